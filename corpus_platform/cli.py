@@ -1,0 +1,237 @@
+"""The `corpus` command: a thin layer of arguments, progress and tables over the platform.
+
+Exit codes: 0 done; 1 a gate blocked something; 2 settings or usage; 3 a stage or the machine
+failed, which wins.
+"""
+
+import dataclasses
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import yaml
+from rich.console import Console
+
+from corpus_platform import planner
+from corpus_platform.config import Settings, load_settings
+from corpus_platform.console import RunView, crawl_table, plan_table, status_table
+from corpus_platform.errors import CorpusError
+from corpus_platform.stages.chain import open_project
+from corpus_platform.stages.project import Project
+from corpus_platform.stages.raw_shards import accept_source, lock_path, write_lock
+from corpus_platform.stages.shuffled_bins import release_in_force
+from corpus_platform.stages.tally import tally
+from corpus_platform.stages.verifying import verify_all
+from corpus_platform.storage.registry import Shard
+from corpus_platform.storage.sources import discover
+
+__all__ = ["main"]
+
+config_option = click.option(
+    "--config",
+    "config_file",
+    type=click.Path(path_type=Path),
+    default=lambda: os.environ.get("CORPUS_CONFIG", "corpus.yaml"),
+    show_default="$CORPUS_CONFIG, else corpus.yaml",
+    help="The settings file.",
+)
+
+
+class _Commands(click.Group):
+    """A group whose commands end with a message and a code, never with a traceback, on our errors."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except CorpusError as error:
+            click.echo(f"error: {error}", err=True)
+            ctx.exit(error.exit_code)
+        except OSError as error:
+            click.echo(f"error: {error}", err=True)
+            ctx.exit(3)
+        except KeyboardInterrupt:
+            click.echo("stopped; the same command goes on where this one ended", err=True)
+            ctx.exit(130)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="corpus-platform")
+def main() -> None:
+    """Turn raw web-crawl shards into token files, and prove every step."""
+
+
+@main.command()
+@config_option
+@click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write the result here.")
+def run(config_file: Path, json_file: Path | None) -> None:
+    """Bring everything up to date.
+
+    Discovers shards, runs what is due through Dagster in the instance that `corpus ui` shows, and
+    prints what became of the documents of each crawl. Exit code 0; 1 when a gate blocked
+    something; 2 for settings or usage; 3 when a stage failed.
+    """
+    from corpus_platform.defs.driver import Watcher, run_everything  # Dagster takes seconds to load
+
+    settings = load_settings(config_file)
+    console = Console(stderr=False, highlight=False)
+    with RunView(console) as view:
+        watcher = Watcher(view.phase, view.progressed, view.ended, view.waiting)
+        result = run_everything(settings, config_file, watcher)
+    project = open_project(settings)
+    blocked = result.survey.blocked
+    outcome = "failed" if result.failed else "blocked" if blocked else "complete"
+    release = release_in_force(project)
+    crawls = tally(project)
+    if json_file is not None:
+        whole = {
+            "outcome": outcome,
+            "blocked": [dataclasses.asdict(b) for b in blocked],
+            "failed": result.failed,
+            "release": release,
+            "crawls": {name: crawl.to_json() for name, crawl in crawls.items()},
+            "seconds": result.seconds,
+            "peak_rss_bytes": result.peak_rss_bytes,
+        }
+        json_file.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
+    console.print(crawl_table(crawls))
+    for entry in blocked:
+        console.print(
+            f"blocked: {_name(entry)}: {entry.gate}: {entry.reason}", soft_wrap=True, markup=False
+        )
+    for reason in result.failed:
+        console.print(f"failed: {reason}", soft_wrap=True, markup=False)
+    if not result.executed:
+        console.print("nothing was due: everything is current")
+    console.print(
+        f"release {release['id']} in {release['path']}" if release else "no release is in force",
+        soft_wrap=True,
+        markup=False,
+    )
+    sys.exit(3 if result.failed else 1 if blocked else 0)
+
+
+def _name(entry: planner.Blocked | planner.Due) -> str:
+    return entry.asset if entry.partition is None else f"{entry.asset}[{entry.partition}]"
+
+
+@main.command()
+@config_option
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def plan(config_file: Path, *, as_json: bool) -> None:
+    """Show what would run, and why; write nothing."""
+    due = planner.survey(_reading(load_settings(config_file))).due
+    if as_json:
+        click.echo(json.dumps([dataclasses.asdict(d) for d in due], indent=1))
+    elif due:
+        Console(highlight=False).print(plan_table(due))
+    else:
+        click.echo("nothing is due: everything is current")
+
+
+@main.command()
+@config_option
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def status(config_file: Path, *, as_json: bool) -> None:
+    """Show how every shard and asset stands: current, stale, blocked or missing."""
+    found = planner.survey(_reading(load_settings(config_file)))
+    if as_json:
+        click.echo(json.dumps(_status_json(found), indent=1))
+    else:
+        Console(highlight=False).print(status_table(found))
+
+
+def _status_json(found: planner.Survey) -> dict[str, dict[str, dict[str, str | None]]]:
+    shards: dict[str, dict[str, dict[str, str | None]]] = {}
+    for state in found.states:
+        row = {"state": state.state, "reason": state.reason, "manifest": state.manifest}
+        shards.setdefault(state.partition or "corpus", {})[state.asset] = row
+    return shards
+
+
+def _reading(settings: Settings) -> Project:
+    """Return a project that writes nothing, with what the sources list now already counted in."""
+    project = open_project(settings, read_only=True)
+    found = {s.key: s for s in discover(settings.sources, settings.base)}
+    known = project.registry.shards()
+    retired = set(project.registry.keys()) - set(known)
+    merged: dict[str, Shard] = {
+        key: dataclasses.replace(found[key], generation=known[key].generation)
+        if key in found and key in known
+        else found.get(key) or known[key]
+        for key in sorted({*found, *known} - retired, key=lambda k: k.split("/", 1))
+    }
+    return open_project(settings, shards=merged, read_only=True)
+
+
+@main.command()
+@config_option
+def settings(config_file: Path) -> None:
+    """Print the effective settings as YAML."""
+    effective = load_settings(config_file)
+    values = effective.model_dump(mode="json")
+    values["clean"]["rules"] = {
+        name: rule.model_dump(mode="json") for name, rule in effective.clean.rules().items()
+    }
+    click.echo(yaml.safe_dump(values, sort_keys=False, allow_unicode=True), nl=False)
+
+
+@main.command()
+@config_option
+def verify(config_file: Path) -> None:
+    """Hash every artifact and release again, and compare with manifests, sources and lock."""
+    project = open_project(load_settings(config_file))
+    count, faults = verify_all(project, progress=_hashing())
+    for fault in faults:
+        click.echo(f"{fault.asset}[{fault.partition or ''}]: {fault.reason}")
+    click.echo(f"{count} artifacts verified, {len(faults)} not as recorded")
+    if faults:
+        click.echo("`corpus run` repairs what can be made again")
+        sys.exit(1)
+
+
+def _hashing() -> Callable[[int, int], None]:
+    def progress(done: int, total: int) -> None:
+        if sys.stderr.isatty():
+            click.echo(f"\r{done} of {total}", nl=done == total, err=True)
+
+    return progress
+
+
+@main.command()
+@config_option
+@click.option("--accept", metavar="SHARD", help="Take the source's present bytes of this shard.")
+def lock(config_file: Path, accept: str | None) -> None:
+    """Write corpus.lock: the hashes of all stored shards, for your version control."""
+    project = open_project(load_settings(config_file))
+    if accept is not None:
+        shard = accept_source(project, accept)
+        click.echo(
+            f"{accept}: the source's bytes count as generation {shard.generation} from now on"
+        )
+        return
+    count = write_lock(project)
+    click.echo(f"{lock_path(project)}: {count} shards")
+
+
+@main.command()
+@click.argument("folder", type=click.Path(path_type=Path), default=Path("sample"))
+@click.option("--megabytes", default=30, show_default=True, help="About how much text.")
+def sample(folder: Path, megabytes: int) -> None:
+    """Make a small real corpus from the documentation installed on this machine."""
+    from corpus_platform.stages.sample import make_sample
+
+    report = make_sample(folder, target_bytes=megabytes * 1_000_000)
+    click.echo(f"{folder}: {report}")
+
+
+@main.command()
+@config_option
+@click.option("--port", default=3000, show_default=True, help="Port on 127.0.0.1.")
+def ui(config_file: Path, port: int) -> None:
+    """Serve the Dagster web UI, and run its daemon, on this corpus's instance."""
+    from corpus_platform.defs.ui import serve
+
+    sys.exit(serve(load_settings(config_file), config_file, port=port, say=click.echo))

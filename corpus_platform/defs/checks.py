@@ -1,0 +1,67 @@
+"""The asset checks: every gate of an asset, judged on numbers measured anew from its files.
+
+All gates of an asset are evaluated in one step, so that each failure is recorded; a failing one
+blocks what comes after it in the same run. Other runs are refused by the stages themselves.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import dagster as dg
+
+from corpus_platform.defs.partitions import SHARDS
+from corpus_platform.defs.resources import Corpus
+from corpus_platform.gates import GATES, Finding
+from corpus_platform.stages.chain import CHAIN
+
+__all__ = ["build_checks"]
+
+
+def build_checks() -> Sequence[dg.AssetChecksDefinition]:
+    """Return the checks of every asset that has gates."""
+    return [_check(asset) for asset in GATES]
+
+
+def _check(asset: str) -> dg.AssetChecksDefinition:
+    per_shard = CHAIN[asset].per_shard
+    specs = [
+        dg.AssetCheckSpec(
+            gate.name,
+            asset=asset,
+            description=gate.description,
+            blocking=True,
+            partitions_def=SHARDS if per_shard else None,
+        )
+        for gate in GATES[asset]
+    ]
+
+    @dg.multi_asset_check(name=f"{asset}_gates", specs=specs)
+    def gates(
+        context: dg.AssetCheckExecutionContext, corpus: Corpus
+    ) -> Iterator[dg.AssetCheckResult]:
+        partition = context.partition_key if per_shard else None
+        project = corpus.project()
+        numbers = project.audit(asset, partition)
+        for finding in project.findings(asset, partition, numbers):
+            yield _result(asset, partition, finding)
+
+    return gates
+
+
+def _result(asset: str, partition: str | None, finding: Finding) -> dg.AssetCheckResult:
+    metadata: dict[str, dg.RawMetadataValue] = {"reason": finding.reason}
+    if partition is not None:
+        metadata["partition"] = partition
+    if finding.value is not None:
+        metadata["value"] = float(finding.value)
+    if finding.limit is not None:
+        metadata["limit"] = float(finding.limit)
+    if finding.waived is not None:
+        metadata["waived"] = finding.waived
+    return dg.AssetCheckResult(
+        asset_key=asset,
+        check_name=finding.gate,
+        passed=finding.passed,
+        severity=dg.AssetCheckSeverity.WARN if finding.warns else dg.AssetCheckSeverity.ERROR,
+        metadata=metadata,
+        description=finding.reason,
+    )

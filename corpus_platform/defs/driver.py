@@ -1,0 +1,146 @@
+"""`corpus run`: brings everything up to date, phase by phase, through runs on the instance.
+
+Each phase surveys anew what is due, so that what one made decides what the next has to make.
+"""
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import dagster as dg
+import psutil
+
+from corpus_platform.config import Settings
+from corpus_platform.defs.home import open_instance, prepare_home
+from corpus_platform.defs.jobs import JOB_OF
+from corpus_platform.defs.partitions import SHARDS_NAME
+from corpus_platform.defs.workers import Progressed, Task, Workers
+from corpus_platform.planner import Survey, survey
+from corpus_platform.stages.chain import open_project
+from corpus_platform.stages.project import Project
+from corpus_platform.storage import lease
+from corpus_platform.storage.sources import discover
+
+__all__ = ["RunResult", "Watcher", "run_everything"]
+
+PHASES = (
+    ("raw_shards", "cleaned_documents", "minhash_signatures"),
+    ("dedup_clusters",),
+    ("tokenizer",),
+    ("packed_bins",),
+    ("shuffled_bins",),
+)
+
+
+@dataclass
+class RunResult:
+    """What a run did: the last survey, what failed for reasons of code or machine, and costs."""
+
+    survey: Survey
+    failed: list[str] = field(default_factory=list)
+    executed: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
+    peak_rss_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Watcher:
+    """Who hears what happens: phases with their tasks, progress, ended tasks, waiting."""
+
+    phase: Callable[[str, Sequence[Task]], None]
+    progressed: Progressed
+    ended: Callable[[Task, bool, Sequence[str]], None]
+    waiting: Callable[[str], None]
+
+
+def run_everything(settings: Settings, config_file: Path, watcher: Watcher) -> RunResult:
+    """Discover shards, and execute all that is due; return how everything stands."""
+    home = prepare_home(settings, config_file)
+    run_lease = settings.storage_path / "leases" / "run.lease"
+    with (
+        _PeakMemory() as peak,
+        lease.hold(run_lease, waiting=watcher.waiting),
+        open_instance() as instance,
+    ):
+        project = open_project(settings)
+        _register(project, instance)
+        result = RunResult(survey(project))
+        seconds: Counter[str] = Counter()
+        with Workers(instance, project.workers, home / "logs") as workers:
+            for assets in PHASES:
+                _run_phase(project, assets, workers, watcher, result, seconds)
+        result.seconds = {name: round(value, 3) for name, value in seconds.items()}
+    result.peak_rss_bytes = peak.bytes
+    return result
+
+
+def _register(project: Project, instance: dg.DagsterInstance) -> None:
+    """Take new shards into the registry, and every registered one into the partitions."""
+    project.registry.register(discover(project.settings.sources, project.settings.base))
+    known = set(instance.get_dynamic_partitions(SHARDS_NAME))
+    if new := [key for key in project.shards() if key not in known]:
+        instance.add_dynamic_partitions(SHARDS_NAME, new)
+
+
+def _run_phase(
+    project: Project,
+    assets: Sequence[str],
+    workers: Workers,
+    watcher: Watcher,
+    result: RunResult,
+    seconds: Counter[str],
+) -> None:
+    tasks = _tasks(project, assets, result.survey)
+    if not tasks:
+        return
+    watcher.phase(assets[0] if len(assets) == 1 else "ingest", tasks)
+    for outcome in workers.run(tasks, watcher.progressed):
+        result.executed += 1
+        seconds.update(outcome.seconds)
+        if not outcome.success and not outcome.refused:
+            name = outcome.task.partition or outcome.task.job
+            result.failed.append(f"{name}: {'; '.join(outcome.reasons)}")
+        watcher.ended(outcome.task, outcome.success, outcome.reasons)
+    result.survey = survey(project)
+
+
+def _tasks(project: Project, assets: Sequence[str], found: Survey) -> list[Task]:
+    """Return the tasks of a phase: once per job and partition, and no release where it is manual."""
+    if "shuffled_bins" in assets and project.settings.release.when == "manual":
+        return []
+    waiting = {s.partition for s in found.states if s.due and s.reason.startswith("after ")}
+    tasks: dict[Task, None] = {}
+    for due in found.due:
+        if due.asset in assets and not (due.asset not in PHASES[0] and due.partition in waiting):
+            tasks[Task(JOB_OF[due.asset], due.partition)] = None
+    return list(tasks)
+
+
+class _PeakMemory:
+    """The highest resident memory of this process and its children, sampled twice a second."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> "_PeakMemory":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        me = psutil.Process()
+        while not self._stop.wait(0.5):
+            total = 0
+            for process in (me, *me.children(recursive=True)):
+                try:
+                    total += process.memory_info().rss
+                except psutil.Error:  # it has just ended
+                    continue
+            self.bytes = max(self.bytes, total)

@@ -1,0 +1,45 @@
+"""The Dagster instance of a corpus: one folder, shared by the command, the web UI and the daemon.
+
+DAGSTER_HOME counts where it is set; else it is `.dagster` in the artifact folder, with the
+`dagster.yaml` that lies beside the settings file, or the one-machine defaults.
+"""
+
+import os
+from importlib.resources import files
+from pathlib import Path
+
+import dagster as dg
+
+from corpus_platform.config import Settings
+from corpus_platform.storage.files import publish_bytes
+
+__all__ = ["open_instance", "prepare_home"]
+
+
+def prepare_home(settings: Settings, config_file: Path) -> Path:
+    """Make the instance folder, and point this process and its children at it and the settings."""
+    os.environ["CORPUS_CONFIG"] = str(config_file.absolute())
+    os.environ.setdefault("DAGSTER_DISABLE_TELEMETRY", "1")
+    if home := os.environ.get("DAGSTER_HOME"):
+        Path(home).mkdir(parents=True, exist_ok=True)
+        return Path(home)
+    folder = settings.storage_path / ".dagster"
+    folder.mkdir(parents=True, exist_ok=True)
+    _copy_defaults(settings.base / "dagster.yaml", folder / "dagster.yaml")
+    os.environ["DAGSTER_HOME"] = str(folder)
+    return folder
+
+
+def open_instance() -> dg.DagsterInstance:
+    """Open the instance of this process."""
+    return dg.DagsterInstance.get()
+
+
+def _copy_defaults(beside: Path, target: Path) -> None:
+    wanted = (
+        beside.read_bytes()
+        if beside.exists()
+        else files("corpus_platform.defs").joinpath("dagster.yaml").read_bytes()
+    )
+    if not target.exists() or target.read_bytes() != wanted:
+        publish_bytes(target, wanted)

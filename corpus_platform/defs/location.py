@@ -1,0 +1,29 @@
+"""All definitions of one settings file: assets, their checks, jobs, and what they are given."""
+
+import warnings
+from pathlib import Path
+
+import dagster as dg
+
+from corpus_platform.config import load_settings
+from corpus_platform.defs.assets import build_assets
+from corpus_platform.defs.checks import build_checks
+from corpus_platform.defs.jobs import build_jobs
+from corpus_platform.defs.resources import Corpus
+
+__all__ = ["build_definitions"]
+
+# Partitioned checks are a preview of Dagster 1.13; its one warning per check drowns all others.
+warnings.filterwarnings("ignore", category=dg.PreviewWarning)
+
+
+def build_definitions(config_file: Path) -> dg.Definitions:
+    """Return all definitions for one settings file."""
+    settings = load_settings(config_file)
+    return dg.Definitions(
+        assets=build_assets(settings),
+        asset_checks=build_checks(),
+        jobs=build_jobs(),
+        resources={"corpus": Corpus(config_file=str(config_file))},
+        executor=dg.in_process_executor,
+    )

@@ -1,0 +1,97 @@
+"""A worker process: executes whole runs in process on the shared instance, one after another.
+
+It reads tasks as JSON lines from standard input and answers on standard output: `ready`, then per
+task `progress` lines and one `done`. Everything else that is printed goes to standard error. It
+ends at once when its parent does.
+"""
+
+import json
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from queue import SimpleQueue
+
+import dagster as dg
+
+from corpus_platform.defs.home import open_instance
+from corpus_platform.defs.location import build_definitions
+from corpus_platform.defs.progress import PROGRESS_FD
+from corpus_platform.engines.local import die_with_parent
+
+__all__ = ["main"]
+
+TASK_TAG = "corpus/task"
+
+
+def main() -> None:
+    """Serve tasks until standard input ends."""
+    die_with_parent()
+    answers = os.dup(1)
+    os.dup2(2, 1)
+    os.environ[PROGRESS_FD] = str(answers)
+    definitions = build_definitions(Path(os.environ["CORPUS_CONFIG"]))
+    _answer(answers, {"event": "ready"})
+    with open_instance() as instance:
+        for task in _tasks():
+            _answer(answers, {"event": "done", **_execute(definitions, instance, task)})
+
+
+def _tasks() -> Iterator[dict[str, str]]:
+    """Yield tasks; a thread watches the pipe, so that the end of the parent is seen in mid-task."""
+    queue: SimpleQueue[dict[str, str]] = SimpleQueue()
+
+    def watch() -> None:
+        for line in sys.stdin:
+            queue.put(json.loads(line))
+        os._exit(0)  # the parent closed the pipe or died: no run may go on without it
+
+    threading.Thread(target=watch, daemon=True).start()
+    while True:
+        yield queue.get()
+
+
+def _execute(
+    definitions: dg.Definitions, instance: dg.DagsterInstance, task: dict[str, str]
+) -> dict[str, object]:
+    job = definitions.resolve_job_def(task["job"])
+    result = job.execute_in_process(
+        instance=instance,
+        partition_key=task.get("partition"),
+        tags={TASK_TAG: task["id"]},
+        raise_on_error=False,
+    )
+    return {
+        "success": result.success,
+        "run_id": result.run_id,
+        "failures": list(_failures(result)),
+        "seconds": dict(_seconds(result)),
+    }
+
+
+def _failures(result: dg.ExecuteInProcessResult) -> Iterator[dict[str, str]]:
+    for event in result.all_events:
+        if event.event_type == dg.DagsterEventType.STEP_FAILURE:
+            data = event.step_failure_data
+            given = data.user_failure_data
+            error = data.error_display_string.strip() if data.error else "failed"
+            yield {
+                "step": event.step_key or "",
+                "reason": given.description if given and given.description else error,
+                "refused": str(bool(given and "gate" in given.metadata)),
+            }
+
+
+def _seconds(result: dg.ExecuteInProcessResult) -> Iterator[tuple[str, float]]:
+    for event in result.all_events:
+        if event.event_type == dg.DagsterEventType.STEP_SUCCESS:
+            yield event.step_key or "", event.step_success_data.duration_ms / 1000
+
+
+def _answer(descriptor: int, message: dict[str, object]) -> None:
+    os.write(descriptor, json.dumps(message).encode() + b"\n")
+
+
+if __name__ == "__main__":
+    main()

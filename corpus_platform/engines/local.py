@@ -1,0 +1,57 @@
+"""map_pieces on this machine: independent pieces of an all-shard stage, in a pool of processes.
+
+Results come in the order of the pieces, whatever finished first. A piece that raises ends the
+call with its error; a worker that dies raises StageFailed; no worker outlives its parent.
+"""
+
+import ctypes
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from typing import TypeVar
+
+from corpus_platform.errors import StageFailed
+
+__all__ = ["cores", "die_with_parent", "map_pieces"]
+
+Piece = TypeVar("Piece")
+Result = TypeVar("Result")
+_PR_SET_PDEATHSIG = 1
+
+
+def cores() -> int:
+    """Return how many processors this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def map_pieces(
+    function: Callable[[Piece], Result], pieces: Sequence[Piece], *, workers: int
+) -> Iterator[Result]:
+    """Yield function(piece) for each piece, in order; `workers` 1 stays in this process.
+
+    The function and the pieces must be picklable.
+    """
+    workers = min(workers, len(pieces))
+    if workers <= 1:
+        yield from map(function, pieces)
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, mp_context=context, initializer=die_with_parent) as pool:
+        try:
+            yield from pool.map(function, pieces)
+        except BrokenProcessPool as error:
+            raise StageFailed(
+                f"a worker process of {function.__name__} was killed, perhaps for lack of memory;"
+                " run again, with run.workers lower"
+            ) from error
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def die_with_parent() -> None:
+    """Have the kernel kill this process when its parent ends (Linux)."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

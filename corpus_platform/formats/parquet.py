@@ -1,0 +1,188 @@
+"""Parquet files to records, one row group after another.
+
+A file that cannot give the text column at all raises DamagedShard; a row whose text cannot be used
+becomes a rejected record. Memory is bounded by a few column pages and one batch of rows.
+"""
+
+import os
+from collections.abc import Iterator
+from typing import BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from corpus_platform.config import Fields
+from corpus_platform.document import Document, Rejected
+from corpus_platform.errors import DamagedShard
+from corpus_platform.formats.records import Cursor, Reason, excerpt, make_document, to_json
+
+__all__ = ["MAX_ROW_GROUP_BYTES", "open_parquet", "read_row_group", "stored_size"]
+
+# Uncompressed, as the footer says. A million documents, the default of pyarrow, make about 5 GB.
+MAX_ROW_GROUP_BYTES = 16 << 30
+# Text shrinks to a tenth, at most to a hundredth; bombs shrink to a 30,000th. Small groups pass.
+_MAX_RATIO, _SMALL_ROW_GROUP_BYTES = 1000, 256 << 20
+# Few, since a dictionary page of 1 MB can stand for as much text in every row.
+_BATCH_ROWS = 64
+_BUFFER_BYTES = 1 << 20
+
+
+def open_parquet(file: BinaryIO, fields: Fields, *, shard: str) -> pq.ParquetFile:
+    """Open a Parquet file and make sure that it has the text column."""
+    try:
+        parquet = pq.ParquetFile(
+            file,
+            buffer_size=_BUFFER_BYTES,
+            pre_buffer=False,
+            page_checksum_verification=True,
+        )
+        schema = parquet.schema_arrow
+    except (pa.ArrowException, OSError) as error:
+        size = file.seek(0, os.SEEK_END)
+        reason = f"no readable Parquet footer before its end at byte {size}: {error}"
+        raise DamagedShard(shard, reason=reason, offset=size) from error
+    positions = schema.get_all_field_indices(fields.text)
+    if len(positions) != 1:
+        found = "none" if not positions else f"{len(positions)} of them"
+        reason = (
+            f"one column {fields.text!r} is wanted for the text, found {found} among"
+            f" {', '.join(schema.names)}; name another with `fields: {{text: ...}}`"
+        )
+        raise DamagedShard(shard, reason=reason)
+    column = schema.field(positions[0])
+    if not _is_text(column.type):
+        reason = f"column {fields.text!r} must be a string column for the text, it is {column.type}"
+        raise DamagedShard(shard, reason=reason)
+    return parquet
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    kind = kind.value_type if isinstance(kind, pa.DictionaryType) else kind
+    tests = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+    return any(test(kind) for test in tests)
+
+
+def read_row_group(
+    parquet: pq.ParquetFile,
+    group: int,
+    fields: Fields,
+    cursor: Cursor,
+    *,
+    shard: str,
+    max_record_bytes: int,
+) -> Iterator[Document | Rejected]:
+    """Yield the records of one row group in order, and move `cursor` behind them.
+
+    Raises DamagedShard when the group is corrupt, or too large by far for what is stored of it.
+    """
+    about = parquet.metadata.row_group(group)
+    limit = _size_limit(about)
+    if about.total_byte_size > limit:
+        reason = f"row group {group} has {about.total_byte_size} bytes, the limit is {limit}"
+        raise DamagedShard(shard, reason=reason, offset=_position(about))
+    read = 0
+    try:
+        batches = parquet.iter_batches(_BATCH_ROWS, row_groups=[group], use_threads=False)
+        for batch in batches:
+            read += batch.num_rows
+            for values in _rows(batch):
+                yield _record(values, fields, cursor, shard, max_record_bytes)
+                cursor.row += 1
+                cursor.line += 1
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
+        reason = f"row group {group} cannot be read: {error}; get the file again"
+        raise DamagedShard(shard, reason=reason, offset=_position(about)) from error
+    if read != about.num_rows:
+        reason = f"row group {group} has {read} rows, its footer says {about.num_rows}"
+        raise DamagedShard(shard, reason=reason, offset=_position(about))
+
+
+def stored_size(group: pq.RowGroupMetaData) -> int:
+    """Return how many bytes of the file the row group takes."""
+    return sum(group.column(i).total_compressed_size for i in range(group.num_columns))
+
+
+def _size_limit(group: pq.RowGroupMetaData) -> int:
+    by_ratio = max(_SMALL_ROW_GROUP_BYTES, _MAX_RATIO * stored_size(group))
+    return min(MAX_ROW_GROUP_BYTES, by_ratio)
+
+
+def _position(group: pq.RowGroupMetaData) -> int:
+    columns = [group.column(i) for i in range(group.num_columns)]
+    return min(column.dictionary_page_offset or column.data_page_offset for column in columns)
+
+
+def _rows(batch: pa.RecordBatch) -> Iterator[dict[str, object] | bytes]:
+    """Yield the values of each row, or the bytes of one that holds a string that is not UTF-8."""
+    columns = {name: _plain(batch.column(i)) for i, name in enumerate(batch.schema.names)}
+    plain = pa.RecordBatch.from_pydict(columns)
+    if _is_valid(plain):
+        yield from _values(plain)
+        return
+    # take, not slice: the children of a sliced list keep the strings of the other rows.
+    for row in (plain.take(pa.array([i])) for i in range(plain.num_rows)):
+        if _is_valid(row):
+            yield from _values(row)
+        else:
+            yield next(_bytes_of(column) for column in row.columns if not _is_valid(column))
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    """Return the column in a type whose values can be told in JSON, whatever is installed."""
+    if isinstance(column, pa.DictionaryArray):
+        column = column.dictionary_decode()
+    kind = column.type
+    if pa.types.is_timestamp(kind):
+        utc = column.cast(pa.timestamp(kind.unit, "UTC")) if kind.tz else column
+        return utc.cast(pa.string())
+    if pa.types.is_time(kind) or pa.types.is_date(kind):
+        return column.cast(pa.string())
+    return column.cast(pa.int64()) if pa.types.is_duration(kind) else column
+
+
+def _is_valid(values: pa.RecordBatch | pa.Array) -> bool:
+    # Arrow does not look at the bytes of strings before it is asked to.
+    try:
+        values.validate(full=True)
+    except pa.ArrowInvalid as error:
+        if "UTF8" in str(error):
+            return False
+        raise
+    return True
+
+
+def _values(batch: pa.RecordBatch) -> Iterator[dict[str, object]]:
+    columns = [column.to_pylist() for column in batch.columns]
+    for row in zip(*columns, strict=True):
+        yield dict(zip(batch.schema.names, row, strict=True))
+
+
+def _bytes_of(column: pa.Array) -> bytes:
+    if _is_text(column.type):
+        return column.cast(pa.large_binary())[0].as_py()
+    return b""
+
+
+def _record(
+    values: dict[str, object] | bytes,
+    fields: Fields,
+    cursor: Cursor,
+    shard: str,
+    max_record_bytes: int,
+) -> Document | Rejected:
+    row, line = cursor.row, cursor.line
+    if isinstance(values, bytes):
+        return Rejected(row, line, None, "invalid_utf8", excerpt(values))
+    found: Document | Reason
+    if _longer(values[fields.text], max_record_bytes):
+        found = "record_too_long"
+    else:
+        found = make_document(values, fields, shard=shard, row=row, line=line)
+    if isinstance(found, Document):
+        return found
+    return Rejected(row, line, None, found, excerpt(to_json(values).encode()))
+
+
+def _longer(text: object, max_bytes: int) -> bool:
+    """Tell whether a text has more than `max_bytes` of UTF-8; encodes it only if it may have."""
+    return isinstance(text, str) and len(text) * 4 > max_bytes and len(text.encode()) > max_bytes

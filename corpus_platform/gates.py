@@ -1,0 +1,370 @@
+"""Gates: what must hold of an artifact before anything after it may read it.
+
+Pure rules: numbers that were measured by reading the artifact's files, today's limits and waivers
+in, findings out. The same rules are shown as asset checks and enforced by the stages. A limit on
+a share fails from `checks.min_records` records on and only warns below.
+"""
+
+import datetime
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from corpus_platform.config import RULES, ChecksSettings, Waiver
+
+__all__ = ["GATES", "Finding", "Gate", "blocking", "judge"]
+
+Numbers = Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one gate says of one artifact: `value` against `limit`, in words in `reason`."""
+
+    gate: str
+    passed: bool
+    reason: str
+    value: float | None = None
+    limit: float | None = None
+    warns: bool = False  # failed, but too little evidence or waived
+    waived: str | None = None
+
+    @property
+    def blocks(self) -> bool:
+        """Whether nothing after the artifact may read it."""
+        return not self.passed and not self.warns
+
+
+@dataclass(frozen=True)
+class Gate:
+    """One named rule; `look` gets numbers and limits and says value, limit, passed, reason."""
+
+    name: str
+    description: str
+    look: Callable[[Numbers, ChecksSettings], Finding]
+
+
+def judge(
+    asset: str,
+    partition: str | None,
+    numbers: Numbers,
+    *,
+    checks: ChecksSettings,
+    waivers: Iterable[Waiver],
+    today: datetime.date,
+) -> list[Finding]:
+    """Return the finding of every gate of an asset, all of them, in the order of GATES.
+
+    A number that a gate needs and does not find is a failure of that gate.
+    """
+    findings = []
+    for gate in GATES[asset]:
+        try:
+            finding = gate.look(numbers, checks)
+        except KeyError as missing:
+            finding = Finding(
+                gate.name, passed=False, reason=f"the number {missing} was not measured"
+            )
+        findings.append(_waive(finding, partition, waivers, today))
+    return findings
+
+
+def blocking(findings: Iterable[Finding]) -> list[Finding]:
+    """Return the findings that refuse the artifact."""
+    return [f for f in findings if f.blocks]
+
+
+def _waive(
+    finding: Finding, partition: str | None, waivers: Iterable[Waiver], today: datetime.date
+) -> Finding:
+    if not finding.blocks:
+        return finding
+    for waiver in waivers:
+        if (
+            waiver.gate == finding.gate
+            and waiver.partition == partition
+            and waiver.expires >= today
+        ):
+            words = f"waived until {waiver.expires}: {waiver.reason}"
+            return replace(finding, warns=True, waived=words, reason=f"{finding.reason} ({words})")
+    return finding
+
+
+def _zero(name: str, number: str, what: str, description: str) -> Gate:
+    """Build a gate that fails when a count of faults is not 0."""
+
+    def look(numbers: Numbers, _: ChecksSettings) -> Finding:
+        count = numbers[number]
+        return Finding(name, count == 0, f"{count:,.0f} {what}", value=count, limit=0.0)
+
+    return Gate(name, description, look)
+
+
+def _at_most(
+    name: str,
+    share: tuple[str, str],
+    limit_of: Callable[[ChecksSettings], float],
+    description: str,
+    *,
+    always: bool = False,
+) -> Gate:
+    """Build a gate over a share of two counts that must not exceed a limit.
+
+    `always`: the limit holds however few there are.
+    """
+    part, whole = share
+
+    def look(numbers: Numbers, checks: ChecksSettings) -> Finding:
+        total = numbers[whole]
+        value, limit = _share(numbers[part], total), limit_of(checks)
+        reason = f"{part} {value:.4f} of {total:,.0f} {whole}, limit {limit}"
+        few = total < checks.min_records and not always
+        return Finding(
+            name, value <= limit, reason, value=value, limit=limit, warns=few and value > limit
+        )
+
+    return Gate(name, description, look)
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole else 0.0
+
+
+def _kept_share(numbers: Numbers, checks: ChecksSettings) -> Finding:
+    total = numbers["documents"]
+    value, limit = (numbers["kept"] / total if total else 1.0), checks.min_kept_share
+    reason = f"kept {value:.4f} of {total:,.0f} documents, limit {limit}"
+    few = total < checks.min_records
+    return Finding(
+        "kept_share", value >= limit, reason, value=value, limit=limit, warns=few and value < limit
+    )
+
+
+def _language_yield(numbers: Numbers, checks: ChecksSettings) -> Finding:
+    """Find the language of enough documents of which the smallest share was kept."""
+    limit, worst = checks.min_language_kept_share, ("", 1.0, 0.0)
+    for number, documents in numbers.items():
+        kind, _, rest = number.partition("/")
+        language, _, what = rest.partition("/")
+        if kind != "language" or what != "documents" or documents < checks.min_language_documents:
+            continue
+        value = numbers[f"language/{language}/kept"] / documents
+        if value < worst[1]:
+            worst = (language, value, documents)
+    language, value, documents = worst
+    reason = (
+        f"kept {value:.4f} of {documents:,.0f} documents in {language!r}, limit {limit}"
+        if language
+        else f"no language of {checks.min_language_documents} documents lost any"
+    )
+    return Finding("language_yield", value >= limit, reason, value=value, limit=limit)
+
+
+def _not_empty(numbers: Numbers, checks: ChecksSettings) -> Finding:
+    documents, kept = numbers["documents"], numbers["kept"]
+    reason = f"{kept:,.0f} documents out of {documents:,.0f}"
+    lost = documents > 0 and kept == 0
+    few = documents < checks.min_records
+    return Finding("not_empty", not lost, reason, value=kept, warns=lost and few)
+
+
+def _readable(numbers: Numbers, _: ChecksSettings) -> Finding:
+    readable = numbers["readable"]
+    reason = "the shard was read to its end" if readable else "the shard cannot be read to its end"
+    return Finding("readable", bool(readable), reason, value=readable, limit=1.0)
+
+
+def _drop_rate(rule: str) -> Gate:
+    return _at_most(
+        f"drop_rate_{rule}",
+        (f"dropped/{rule}", "documents"),
+        lambda checks: checks.max_drop_share.get(rule, 1.0),
+        f"The share of documents that the rule {rule} drops is at most its limit.",
+    )
+
+
+GATES: dict[str, tuple[Gate, ...]] = {
+    "raw_shards": (
+        _zero(
+            "sha256",
+            "files_differing",
+            "files differ from their recorded sha256",
+            "Every stored file has the sha256 that was recorded for it.",
+        ),
+        _zero(
+            "size",
+            "sizes_differing",
+            "files differ from their recorded size",
+            "Every stored file has the size that was recorded for it.",
+        ),
+    ),
+    "cleaned_documents": (
+        Gate("readable", "The shard was read to its end.", _readable),
+        _zero(
+            "ledger",
+            "unaccounted",
+            "records are not accounted for",
+            "Lines = kept + dropped + quarantined, counted in the written files.",
+        ),
+        Gate("not_empty", "Documents came in and none came out.", _not_empty),
+        _at_most(
+            "quarantined",
+            ("quarantined", "lines"),
+            lambda c: c.max_quarantined_share,
+            "The share of records that cannot be read is at most its limit.",
+        ),
+        *(_drop_rate(rule) for rule in RULES),
+        Gate("kept_share", "The share of documents kept is at least its limit.", _kept_share),
+        Gate("language_yield", "Of every language a share is kept.", _language_yield),
+    ),
+    "minhash_signatures": (
+        _zero(
+            "coverage",
+            "uncovered",
+            "cleaned documents without their own signature",
+            "Every cleaned document has one signature, and nothing else has.",
+        ),
+        _zero(
+            "exact_keys",
+            "wrong_digests",
+            "documents of the sample with another text hash",
+            "The exact keys of a sample equal those of the cleaned texts.",
+        ),
+    ),
+    "dedup_clusters": (
+        Gate("not_empty", "There is something to train on.", _not_empty),
+        Gate("language_yield", "Of every language of the corpus a share is kept.", _language_yield),
+        _zero(
+            "ledger",
+            "unaccounted",
+            "documents are not accounted for",
+            "Documents = kept + exact copies + near copies = the cleaned documents.",
+        ),
+        _zero(
+            "twins",
+            "bad_twins",
+            "dropped documents without a kept twin at the threshold",
+            "Every dropped document names a kept twin at or above the threshold.",
+        ),
+        _zero(
+            "similarity",
+            "wrong_similarities",
+            "sampled similarities differ from the texts'",
+            "Stored similarities equal the exact Jaccard of the texts, on a sample.",
+        ),
+        _zero(
+            "split",
+            "bad_splits",
+            "documents in a wrong split",
+            "Kept documents, and only they, are in train or validation.",
+        ),
+        _zero(
+            "verdicts",
+            "bad_verdicts",
+            "verdicts differ from the cluster table",
+            "The verdict file of each shard says what the table says.",
+        ),
+        _at_most(
+            "uncleared",
+            ("uncleared", "shards"),
+            lambda c: c.max_uncleared_share,
+            "The share of shards left out is at most its limit.",
+            always=True,
+        ),
+    ),
+    "tokenizer": (
+        _zero(
+            "round_trip",
+            "round_trip_failures",
+            "texts do not survive encoding and decoding",
+            "decode(encode(text)) is the text, on hostile strings and real documents.",
+        ),
+        _zero(
+            "special_tokens",
+            "special_tokens_missing",
+            "special tokens are missing",
+            "Every special token has an id.",
+        ),
+        _zero(
+            "byte_alphabet",
+            "bytes_missing",
+            "of 256 bytes have no token",
+            "All 256 bytes have a token, so that no text is unknown.",
+        ),
+        _zero(
+            "dense_ids",
+            "bad_ids",
+            "ids are used twice or not at all",
+            "Ids are 0 .. vocabulary - 1, each once.",
+        ),
+        _zero(
+            "text_stays_text",
+            "literals_encoded",
+            "texts that spell a special token become one",
+            "Text that spells a special token is encoded as text.",
+        ),
+    ),
+    "packed_bins": (
+        _zero(
+            "documents",
+            "documents_differing",
+            "documents more or fewer than kept",
+            "The bins hold the kept documents of the shard, each once.",
+        ),
+        _zero(
+            "tokens",
+            "tokens_unaccounted",
+            "tokens are not accounted for",
+            "Tokens of the files = the ends of the index = the sum over documents.",
+        ),
+        _zero(
+            "ids",
+            "ids_out_of_range",
+            "ids are not below the vocabulary size",
+            "Every id is below the vocabulary size.",
+        ),
+        _zero(
+            "eos",
+            "bad_ends",
+            "documents without exactly one end token at their end",
+            "Each document ends in the one EOS of it.",
+        ),
+        _zero(
+            "decodes",
+            "undecodable",
+            "sampled documents do not decode to their text",
+            "A sample of documents decodes to the cleaned text.",
+        ),
+    ),
+    "shuffled_bins": (
+        _zero(
+            "documents",
+            "documents_differing",
+            "documents are missing, foreign or changed",
+            "The release holds exactly the packed documents, token by token.",
+        ),
+        _zero(
+            "validation",
+            "leaked",
+            "validation documents are in train too",
+            "No validation document is in train.",
+        ),
+        _zero(
+            "sha256",
+            "files_differing",
+            "files differ from their recorded sha256",
+            "Every file has the sha256 that its header records.",
+        ),
+        _zero(
+            "tokens",
+            "tokens_unaccounted",
+            "tokens are not accounted for",
+            "Tokens of the release = tokens of the packed bins.",
+        ),
+        _zero(
+            "whole",
+            "shards_left_out",
+            "shards are left out; it does not become current",
+            "No shard is left out; a release without some becomes current only by a waiver.",
+        ),
+    ),
+}

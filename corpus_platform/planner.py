@@ -1,0 +1,234 @@
+"""The planner: registry, manifests and settings in; what is current, blocked or due, and why, out.
+
+It reads and never makes anything. The command, the schedule and the sensors all act on it.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from corpus_platform import gates
+from corpus_platform.errors import Uncleared
+from corpus_platform.stages.project import Project
+from corpus_platform.stages.uncleared import included_shards
+from corpus_platform.storage.artifacts import Artifact
+
+__all__ = ["ALL_SHARDS", "INGEST", "Blocked", "Due", "State", "Survey", "survey"]
+
+INGEST = ("raw_shards", "cleaned_documents", "minhash_signatures")
+ALL_SHARDS = ("dedup_clusters", "tokenizer", "shuffled_bins")
+
+
+@dataclass(frozen=True)
+class Due:
+    """Something to make, and why."""
+
+    asset: str
+    partition: str | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class Blocked:
+    """A gate that refuses an artifact."""
+
+    asset: str
+    partition: str | None
+    gate: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class State:
+    """How one asset stands in one partition: current, stale, missing or blocked.
+
+    `due`: making it now is possible and wanted. `gate` names the gate where the asset itself is
+    blocked; None there when something before it is.
+    """
+
+    asset: str
+    partition: str | None
+    state: str
+    reason: str
+    due: bool = False
+    gate: str | None = None
+    manifest: str | None = None
+
+
+@dataclass
+class Survey:
+    """The state of everything, in the order of the chain."""
+
+    states: list[State] = field(default_factory=list)
+
+    @property
+    def due(self) -> list[Due]:
+        """What would run now, in order."""
+        return [Due(s.asset, s.partition, s.reason) for s in self.states if s.due]
+
+    @property
+    def blocked(self) -> list[Blocked]:
+        """The gates that refuse something, each once."""
+        return [
+            Blocked(s.asset, s.partition, s.gate, s.reason)
+            for s in self.states
+            if s.state == "blocked" and s.gate is not None
+        ]
+
+    def of(self, asset: str, partition: str | None = None) -> State:
+        """Return one state."""
+        return next(s for s in self.states if s.asset == asset and s.partition == partition)
+
+
+def survey(project: Project) -> Survey:
+    """Look at every asset and partition once."""
+    with project.unchanging():
+        found = Survey()
+        ingested: dict[str, dict[str, State]] = {}
+        for shard in project.shards():
+            ingested[shard] = _ingest_states(project, shard)
+            found.states += ingested[shard].values()
+        clusters = _clusters_state(project, ingested)
+        tokenizer = _look(project, "tokenizer", None, ())
+        if tokenizer.due:
+            tokenizer = _after(project, "tokenizer", None, [clusters]) or tokenizer
+        found.states += [clusters, tokenizer]
+        packs = {
+            s: _pack_state(project, s, states, clusters, tokenizer)
+            for s, states in ingested.items()
+        }
+        found.states += packs.values()
+        found.states.append(_release_state(project, packs, clusters, tokenizer))
+    return found
+
+
+def _ingest_states(project: Project, shard: str) -> dict[str, State]:
+    states: dict[str, State] = {}
+    for asset in INGEST:
+        states[asset] = _look(project, asset, shard, list(states.values())[-1:])
+    return states
+
+
+def _clusters_state(project: Project, ingested: Mapping[str, Mapping[str, State]]) -> State:
+    asset = "dedup_clusters"
+    waiting = [s for states in ingested.values() for s in states.values() if s.due]
+    try:
+        included_shards(project, pending={s.partition for s in waiting})
+    except Uncleared as refusal:
+        return _state(project, asset, None, "blocked", refusal.reason, gate=refusal.gate)
+    return _after(project, asset, None, waiting[:1]) or _look(project, asset, None, ())
+
+
+def _pack_state(
+    project: Project, shard: str, ingested: Mapping[str, State], clusters: State, tokenizer: State
+) -> State:
+    refused = [s for s in ingested.values() if s.state == "blocked"]
+    before = [ingested["cleaned_documents"], clusters, tokenizer]
+    return _look(project, "packed_bins", shard, [*refused, *before])
+
+
+def _release_state(
+    project: Project, packs: Mapping[str, State], clusters: State, tokenizer: State
+) -> State:
+    waiting = [s for s in (clusters, tokenizer) if s.due or s.state == "blocked"]
+    waiting += [s for s in packs.values() if s.due]
+    return _look(project, "shuffled_bins", None, waiting[:1])
+
+
+def _look(project: Project, asset: str, partition: str | None, before: Iterable[State]) -> State:
+    """Judge one artifact, given the states of what it is made from."""
+    if (waiting := _after(project, asset, partition, before)) is not None:
+        return waiting
+    try:
+        expected = project.expected(asset, partition)
+        artifact = project.store.find(asset, partition, expected.key)
+    except Uncleared as refusal:
+        return _refused(project, asset, partition, refusal)
+    if artifact is None:
+        return _to_make(project, asset, partition)
+    return _judge(project, asset, partition, artifact)
+
+
+def _judge(project: Project, asset: str, partition: str | None, artifact: Artifact) -> State:
+    path = str(artifact.manifest_path)
+    witness = project.chain[asset].witness
+    try:
+        if witness is not None:
+            witness(project, partition, artifact)
+        if damage := project.store.damage(artifact):
+            reason = f"damaged: {damage[0].name}: {damage[0].reason}"
+            return _to_make(project, asset, partition, reason)
+    except Uncleared as refusal:
+        return State(asset, partition, "blocked", refusal.reason, gate=refusal.gate, manifest=path)
+    findings = project.findings(asset, partition, artifact.numbers)
+    if refusals := gates.blocking(findings):
+        first = refusals[0]
+        reason = _failure(artifact) or first.reason
+        return State(asset, partition, "blocked", reason, gate=first.gate, manifest=path)
+    warnings = "; ".join(f"{f.gate}: {f.reason}" for f in findings if not f.passed)
+    return State(asset, partition, "current", warnings, manifest=path)
+
+
+def _failure(artifact: Artifact) -> str | None:
+    """Return the words in which a stage recorded that it could not read its input."""
+    return (
+        artifact.manifest.ledger.get("failure") if artifact.numbers.get("readable") == 0 else None
+    )
+
+
+def _to_make(
+    project: Project, asset: str, partition: str | None, reason: str | None = None
+) -> State:
+    ready = project.chain[asset].ready
+    if ready is not None:
+        try:
+            ready(project, partition)
+        except Uncleared as refusal:
+            return _refused(project, asset, partition, refusal)
+    last = project.last_generation(asset, partition)
+    state = "missing" if last is None and reason is None else "stale"
+    if reason is None:
+        reason = "never made" if last is None else project.difference(asset, partition, last)
+    return State(asset, partition, state, reason, due=True)
+
+
+def _refused(project: Project, asset: str, partition: str | None, refusal: Uncleared) -> State:
+    own = refusal.asset == asset and refusal.partition == partition
+    return _state(
+        project, asset, partition, "blocked", str(refusal), gate=refusal.gate if own else None
+    )
+
+
+def _after(
+    project: Project, asset: str, partition: str | None, before: Iterable[State]
+) -> State | None:
+    """Return the state of what waits for something before it, None when nothing does."""
+    before = list(before)
+    for state in before:
+        if state.state == "blocked":
+            reason = f"after {_name(state)}, which is blocked: {state.reason}"
+            return _state(project, asset, partition, "blocked", reason)
+    for state in before:
+        if state.due:
+            return _state(project, asset, partition, "stale", f"after {_name(state)}", due=True)
+    return None
+
+
+def _state(
+    project: Project,
+    asset: str,
+    partition: str | None,
+    state: str,
+    reason: str,
+    *,
+    due: bool = False,
+    gate: str | None = None,
+) -> State:
+    last = project.last_generation(asset, partition)
+    if state == "stale" and last is None:
+        state = "missing"
+    path = str(last.manifest_path) if last is not None and state == "blocked" else None
+    return State(asset, partition, state, reason, due=due, gate=gate, manifest=path)
+
+
+def _name(state: State) -> str:
+    return state.asset if state.partition is None else f"{state.asset}[{state.partition}]"

@@ -1,0 +1,223 @@
+"""cleaned_documents: reads a raw shard and keeps the documents that pass the rules.
+
+Writes the kept documents in source order, a tombstone for each dropped one and the records that
+cannot be read. Every record of the shard ends in exactly one of the three files.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from corpus_platform.config import RULES, RuleSettings
+from corpus_platform.document import CLEANED, QUARANTINE, TOMBSTONES, Document, Rejected
+from corpus_platform.errors import DamagedShard
+from corpus_platform.filters.batch import Batch
+from corpus_platform.filters.verdicts import Verdicts, cost_of_faults, judge
+from corpus_platform.formats.shard import ShardRecords, read_shard
+from corpus_platform.stages.project import Making, Product, Progress, Project, Report, Stage, quiet
+from corpus_platform.stages.raw_shards import member_names
+from corpus_platform.stages.tables import TableWriter
+from corpus_platform.storage.artifacts import Artifact
+from corpus_platform.storage.manifest import Json
+
+__all__ = ["DOCUMENTS", "STAGE", "clean_documents"]
+
+ASSET = "cleaned_documents"
+DOCUMENTS, TOMBSTONE_FILE, QUARANTINE_FILE = (
+    "documents.parquet",
+    "tombstones.parquet",
+    "quarantine.parquet",
+)
+
+
+def clean_documents(project: Project, shard: str, *, progress: Progress = quiet) -> Report:
+    """Clean one shard; do nothing when that is done.
+
+    Raises DamagedShard when the shard cannot be read to its end: that is recorded, and no document
+    of it is published.
+    """
+    raw = project.require("raw_shards", shard)
+    with project.making(ASSET, shard) as making:
+        if (report := making.current()) is not None:
+            return report
+        try:
+            return _clean(project, shard, raw, making, progress)
+        except DamagedShard as damage:
+            _record_damage(making, damage)
+            raise
+
+
+def _clean(
+    project: Project, shard: str, raw: Artifact, making: Making, progress: Progress
+) -> Report:
+    rules = project.settings.clean.rules()
+    records = _open(project, shard, raw)
+    total = int(raw.numbers["bytes"])
+    counts = _Counts(rules)
+    with (
+        making.draft() as draft,
+        TableWriter(draft / DOCUMENTS, CLEANED, dictionary=["lang"]) as documents,
+        TableWriter(draft / TOMBSTONE_FILE, TOMBSTONES) as tombstones,
+        TableWriter(draft / QUARANTINE_FILE, QUARANTINE) as quarantine,
+    ):
+        for part in records:
+            readable = [r for r in part if isinstance(r, Document)]
+            rejected = [r for r in part if isinstance(r, Rejected)]
+            batch = Batch.of(readable)
+            verdicts = judge(batch, rules)
+            documents.write(_kept_table(readable, verdicts))
+            tombstones.write(_tombstone_table(readable, verdicts))
+            quarantine.write(_quarantine_table(rejected))
+            counts.add(rejected, batch, verdicts)
+            progress(records.stored_bytes_read, total)
+        products = [
+            Product(DOCUMENTS, rows=documents.close()),
+            Product(TOMBSTONE_FILE, rows=tombstones.close()),
+            Product(QUARANTINE_FILE, rows=quarantine.close()),
+        ]
+        ledger = counts.ledger(records.decompressed_bytes)
+        return making.publish(draft, products, ledger=ledger)
+
+
+def _open(project: Project, shard: str, raw: Artifact) -> ShardRecords:
+    entry = project.shard(shard)
+    return read_shard(
+        [raw.path(name) for name in member_names(entry)],
+        entry.fields,
+        shard=shard,
+        max_record_bytes=project.settings.clean.max_record_bytes,
+    )
+
+
+def _record_damage(making: Making, damage: DamagedShard) -> None:
+    """Publish that the shard cannot be read, so that it is blocked and not tried again."""
+    ledger = {"readable": False, "failure": damage.reason, "offset": damage.offset}
+    with making.draft() as draft:
+        making.publish(draft, [], ledger=ledger, numbers={"readable": 0})
+
+
+class _Counts:
+    """The ledger of one shard while it is read."""
+
+    def __init__(self, rules: dict[str, RuleSettings]) -> None:
+        self._rules = rules
+        self._quarantined: Counter[str] = Counter()
+        self._dropped: Counter[str] = Counter(dict.fromkeys(rules, 0))
+        self._hits: Counter[str] = Counter(dict.fromkeys(rules, 0))
+        self._faults: Counter[str] = Counter()
+        self._languages: Counter[str] = Counter()
+        self._kept = 0
+
+    def add(self, rejected: Sequence[Rejected], batch: Batch, verdicts: Verdicts) -> None:
+        self._quarantined.update(r.reason for r in rejected)
+        self._dropped.update(verdicts.dropped)
+        self._hits.update(verdicts.hits)
+        self._languages.update(verdicts.lang)
+        self._faults.update(cost_of_faults(batch, self._rules))
+        self._kept += int(verdicts.kept.sum())
+
+    def ledger(self, decompressed_bytes: int) -> dict[str, object]:
+        documents = self._kept + self._dropped.total()
+        ledger: dict[str, object] = {
+            "lines": documents + self._quarantined.total(),
+            "quarantined": dict(self._quarantined),
+            "documents": documents,
+            "dropped": dict(self._dropped),
+            "kept": self._kept,
+            "hits": dict(self._hits),  # of each rule by itself, whoever owned the drop
+            "languages": dict(self._languages),
+            "decompressed_bytes": decompressed_bytes,
+        }
+        if self._faults:
+            ledger["dropped_by_known_faults_only"] = dict(self._faults)
+        return ledger
+
+
+def _kept_table(documents: Sequence[Document], verdicts: Verdicts) -> pa.Table:
+    kept = [i for i, stays in enumerate(verdicts.kept.tolist()) if stays]
+    columns = {
+        "id": [documents[i].id for i in kept],
+        "url": [documents[i].url for i in kept],
+        "text": [documents[i].text for i in kept],
+        "lang": [verdicts.lang[i] for i in kept],
+        "lang_score": [verdicts.lang_score[i] for i in kept],
+        "meta": [documents[i].meta for i in kept],
+        "row": [documents[i].row for i in kept],
+    }
+    return pa.table(columns, schema=CLEANED)
+
+
+def _tombstone_table(documents: Sequence[Document], verdicts: Verdicts) -> pa.Table:
+    dropped = [i for i, stays in enumerate(verdicts.kept.tolist()) if not stays]
+    columns = {
+        "id": [documents[i].id for i in dropped],
+        "row": [documents[i].row for i in dropped],
+        "rule": [verdicts.names[verdicts.rule[i]] for i in dropped],
+        "value": [float(verdicts.value[i]) for i in dropped],
+        "threshold": [float(verdicts.threshold[i]) for i in dropped],
+    }
+    return pa.table(columns, schema=TOMBSTONES)
+
+
+def _quarantine_table(rejected: Sequence[Rejected]) -> pa.Table:
+    columns = {name: [getattr(r, name) for r in rejected] for name in QUARANTINE.names}
+    return pa.table(columns, schema=QUARANTINE)
+
+
+def _audit(project: Project, shard: str | None, folder: Path, ledger: Json) -> dict[str, float]:
+    """Count the written files; `lines` and the documents of a language are the reader's count."""
+    if ledger.get("readable") is False:
+        return {"readable": 0}
+    kept = pl.read_parquet(folder / DOCUMENTS, columns=["row", "lang"])
+    dropped = pl.read_parquet(folder / TOMBSTONE_FILE, columns=["row", "rule"])
+    quarantined = pq.read_metadata(folder / QUARANTINE_FILE).num_rows
+    rows = pl.concat([kept["row"], dropped["row"]])
+    twice = len(rows) - rows.n_unique()
+    found = len(rows) + quarantined
+    by_rule = dict(dropped["rule"].value_counts().iter_rows())
+    return {
+        "readable": 1,
+        "lines": ledger["lines"],
+        "documents": len(rows),
+        "kept": len(kept),
+        "quarantined": quarantined,
+        "unaccounted": abs(ledger["lines"] - found) + twice,
+        "decompressed_bytes": ledger["decompressed_bytes"],
+        **{f"dropped/{rule}": by_rule.get(rule, 0) for rule in RULES},
+        **dict(_languages(kept, ledger["languages"])),
+    }
+
+
+def _languages(kept: pl.DataFrame, documents: dict[str, int]) -> Iterator[tuple[str, float]]:
+    by_language = dict(kept["lang"].value_counts().iter_rows())
+    for language, count in sorted(documents.items()):
+        yield f"language/{language}/documents", count
+        yield f"language/{language}/kept", by_language.get(language, 0)
+
+
+def _settings(project: Project, shard: str | None) -> Json:
+    return {**_common(project), "fields": project.shard(shard or "").fields.model_dump()}
+
+
+def _common(project: Project) -> Json:
+    clean = project.settings.clean
+    return {
+        "rules": {name: rule.model_dump(mode="json") for name, rule in clean.rules().items()},
+        "order": list(clean.rules()),
+        "max_record_bytes": clean.max_record_bytes,
+    }
+
+
+STAGE = Stage(
+    asset=ASSET,
+    version=1,
+    per_shard=True,
+    settings=_settings,
+    inputs=lambda project, shard: {"raw_shards": project.content("raw_shards", shard)},
+    audit=_audit,
+    common=_common,
+)

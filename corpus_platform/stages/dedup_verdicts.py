@@ -1,0 +1,149 @@
+"""dedup_verdicts: per shard the decisions of the last clusters run: (row, kept, split).
+
+A verdict is published only when it changed, so a growing corpus makes no old pack due. Which
+verdict counts is what the last complete clusters run says.
+"""
+
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from corpus_platform.document import VERDICTS
+from corpus_platform.errors import Uncleared
+from corpus_platform.stages.project import Project, Stage
+from corpus_platform.stages.tables import write_table
+from corpus_platform.storage.artifacts import Artifact
+from corpus_platform.storage.files import file_sha256, text_sha256
+from corpus_platform.storage.manifest import Json, Manifest, Output, generation_key, read_manifest
+
+__all__ = [
+    "STAGE",
+    "VERDICT_FILE",
+    "latest_clusters",
+    "latest_path",
+    "publish_verdict",
+    "verdict_contents",
+    "verdict_table",
+]
+
+ASSET, CLUSTERS = "dedup_verdicts", "dedup_clusters"
+VERDICT_FILE = "verdict.parquet"
+VERSION = 1
+
+
+def verdict_table(shard_rows: pa.Table) -> pa.Table:
+    """Return the verdict of one shard from its rows of the cluster table."""
+    return shard_rows.select(VERDICTS.names).cast(VERDICTS)
+
+
+def publish_verdict(project: Project, shard: str, clusters: pa.Table) -> str:
+    """Publish a shard's verdict unless it is there; return its generation key."""
+    table = verdict_table(clusters.filter(pc.equal(clusters["shard"], shard)))
+    inputs = {"cleaned_documents": project.content("cleaned_documents", shard)}
+    settings = {"verdict": _digest(table)}
+    key = generation_key(ASSET, shard, VERSION, settings, inputs)
+    with project.store.lease(ASSET, shard):
+        found = project.store.find(ASSET, shard, key)
+        if found is None or project.store.damage(found):
+            with project.store.draft(ASSET, shard) as draft:
+                rows = write_table(draft / VERDICT_FILE, table)
+                path = draft / VERDICT_FILE
+                output = Output(VERDICT_FILE, path.stat().st_size, file_sha256(path), rows=rows)
+                manifest = Manifest(
+                    ASSET, shard, VERSION, settings, inputs, (output,), {"documents": rows}, {}
+                )
+                project.store.publish(draft, manifest)
+    return key
+
+
+def _digest(table: pa.Table) -> str:
+    """Return the hash of a verdict's values; Parquet bytes may differ between library versions."""
+    columns = {name: table[name].to_pylist() for name in table.column_names}
+    return text_sha256(json.dumps(columns, sort_keys=True))
+
+
+def latest_path(project: Project) -> Path:
+    """Return the small file that names the last complete clusters run."""
+    return project.store.folder(CLUSTERS, None) / "latest.json"
+
+
+def latest_clusters(project: Project) -> Artifact:
+    """Return the clusters artifact whose verdicts count; raise Uncleared when there is none."""
+    try:
+        key = json.loads(latest_path(project).read_bytes())["key"]
+    except (OSError, ValueError, KeyError, TypeError):
+        key = ""
+    artifact = project.store.find(CLUSTERS, None, key) if key else None
+    if artifact is None:
+        raise Uncleared(CLUSTERS, None, gate="current", reason="never made; materialize it first")
+    return artifact
+
+
+def verdict_contents(project: Project) -> dict[str, str]:
+    """Return the content hash of each shard's verdict; empty before the first clusters run."""
+    try:
+        verdicts = latest_clusters(project).manifest.ledger["verdicts"]
+    except Uncleared:
+        return {}
+    found = {shard: project.store.find(ASSET, shard, key) for shard, key in verdicts.items()}
+    return {shard: artifact.content for shard, artifact in found.items() if artifact is not None}
+
+
+@lru_cache(maxsize=2)
+def _manifest(path: Path, mtime_ns: int) -> Manifest:
+    del mtime_ns  # part of the cache's key
+    return read_manifest(path)
+
+
+def _wanted(project: Project, shard: str | None) -> tuple[Json, Mapping[str, str]]:
+    """Return settings and inputs of the verdict that counts for a shard.
+
+    Raises Uncleared when the clusters are stale for it: other settings, or other signatures.
+    """
+    artifact = latest_clusters(project)
+    path = artifact.manifest_path
+    manifest = _manifest(path, path.stat().st_mtime_ns)
+    stage = project.chain[CLUSTERS]
+    signatures = f"minhash_signatures[{shard}]"
+    if shard in manifest.ledger["excluded"]:
+        reason = f"the clusters leave {shard} out: {manifest.ledger['excluded'][shard]}"
+    elif manifest.version != stage.version or manifest.settings != stage.settings(project, None):
+        reason = "the clusters are stale: settings changed; materialize them first"
+    elif manifest.inputs.get(signatures) != project.content("minhash_signatures", shard):
+        reason = f"the clusters are stale: {signatures} is new or changed; materialize them first"
+    else:
+        project.clear(CLUSTERS, None, artifact)
+        return _recorded(project, shard, manifest.ledger["verdicts"][shard])
+    raise Uncleared(CLUSTERS, None, gate="current", reason=reason)
+
+
+def _recorded(project: Project, shard: str | None, key: str) -> tuple[Json, Mapping[str, str]]:
+    found = project.store.find(ASSET, shard, key)
+    if found is None:
+        raise Uncleared(
+            ASSET,
+            shard,
+            gate="current",
+            reason="its verdict is missing; materialize dedup_clusters",
+        )
+    manifest = found.manifest
+    return manifest.settings, manifest.inputs
+
+
+def _audit(project: Project, shard: str | None, folder: Path, ledger: Json) -> dict[str, float]:
+    del project, shard, folder, ledger  # the clusters' audit compares every verdict with the table
+    return {}
+
+
+STAGE = Stage(
+    asset=ASSET,
+    version=VERSION,
+    per_shard=True,
+    settings=lambda project, shard: _wanted(project, shard)[0],
+    inputs=lambda project, shard: _wanted(project, shard)[1],
+    audit=_audit,
+)

@@ -1,0 +1,142 @@
+"""tokenizer: trains the tokenizer once on a bounded sample of kept training documents, then keeps it.
+
+A refresh never trains again: what it was trained on stands in its manifest and is no declared
+input. It is due only when the `tokenizer:` settings change.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from corpus_platform.config import SPECIAL_TOKENS
+from corpus_platform.errors import Uncleared
+from corpus_platform.stages.cleaned_documents import DOCUMENTS
+from corpus_platform.stages.dedup_clusters import CLUSTER_FILE
+from corpus_platform.stages.dedup_verdicts import latest_clusters
+from corpus_platform.stages.minhash_signatures import SIGNATURE_FILE
+from corpus_platform.stages.project import Product, Progress, Project, Report, Stage, quiet
+from corpus_platform.stages.tables import read_batches
+from corpus_platform.storage.manifest import Json
+from corpus_platform.tokenization.acceptance import examine
+from corpus_platform.tokenization.training import choose_sample, tokenizer_bytes, train
+
+__all__ = ["STAGE", "TOKENIZER_FILE", "train_tokenizer"]
+
+ASSET = "tokenizer"
+TOKENIZER_FILE, REPORT_FILE = "tokenizer.json", "report.json"
+ACCEPTANCE_DOCUMENTS = 200
+
+
+def train_tokenizer(project: Project, *, progress: Progress = quiet) -> Report:
+    """Train the tokenizer that the settings ask for; do nothing when it is there."""
+    with project.making(ASSET, None) as making:
+        if (report := making.current()) is not None:
+            return report
+        settings = project.settings.tokenizer
+        sample = _choose(project)
+        total = int(sample["bytes"].sum())
+        texts = _texts(project, sample, progress, total)
+        trained = train(texts, vocab_size=settings.vocab_size, special_tokens=list(SPECIAL_TOKENS))
+        data = tokenizer_bytes(trained)
+        with making.draft() as draft:
+            (draft / TOKENIZER_FILE).write_bytes(data)
+            acceptance = _examine(project, data)
+            report_text = json.dumps(acceptance, sort_keys=True, indent=1) + "\n"
+            (draft / REPORT_FILE).write_text(report_text, encoding="utf-8")
+            ledger = {
+                "vocab_size": acceptance["vocab_size"],
+                "vocab_size_asked": settings.vocab_size,
+                "sample_documents": len(sample),
+                "sample_bytes": total,
+            }
+            measured = {"trained_on": latest_clusters(project).content}
+            products = [Product(TOKENIZER_FILE), Product(REPORT_FILE)]
+            return making.publish(draft, products, ledger=ledger, measured=measured)
+
+
+def _choose(project: Project) -> pl.DataFrame:
+    """Return shard, row and bytes of the sample, in key order."""
+    documents = _kept_training_documents(project)
+    settings = project.settings.tokenizer
+    chosen = choose_sample(
+        documents["digest"].to_list(),
+        documents["bytes"].to_numpy(),
+        limit_bytes=settings.sample_bytes,
+        seed=settings.seed,
+    )
+    sample = documents.filter(pl.Series(np.asarray(chosen)))
+    if not len(sample):
+        reason = "no document is kept for training, so there is nothing to train a tokenizer on"
+        raise Uncleared("dedup_clusters", None, gate="not_empty", reason=reason)
+    return sample.drop("digest")
+
+
+def _kept_training_documents(project: Project) -> pl.DataFrame:
+    clusters = project.require("dedup_clusters", None)
+    table = pl.read_parquet(clusters.path(CLUSTER_FILE), columns=["shard", "row", "split"])
+    frames = []
+    for (shard,), part in table.filter(pl.col("split") == "train").group_by(
+        "shard", maintain_order=True
+    ):
+        cleaned = project.require("cleaned_documents", str(shard)).path(DOCUMENTS)
+        signed = project.require("minhash_signatures", str(shard)).path(SIGNATURE_FILE)
+        sizes = (
+            pl.scan_parquet(cleaned).select("row", bytes=pl.col("text").str.len_bytes()).collect()
+        )
+        digests = pl.read_parquet(signed, columns=["row", "digest"])
+        frames.append(part.drop("split").join(sizes, on="row").join(digests, on="row").sort("row"))
+    empty = {"shard": pl.String, "row": pl.Int64, "bytes": pl.UInt32, "digest": pl.Binary}
+    return pl.concat(frames) if frames else pl.DataFrame(schema=empty)
+
+
+def _texts(project: Project, sample: pl.DataFrame, progress: Progress, total: int) -> Iterator[str]:
+    """Yield the sample's texts in key order."""
+    done = 0
+    for (shard,), part in sample.group_by("shard", maintain_order=True):
+        wanted = set(part["row"].to_list())
+        path = project.present("cleaned_documents", str(shard)).path(DOCUMENTS)
+        for batch in read_batches(path, ["row", "text"]):
+            for row, text in zip(*(batch.column(i).to_pylist() for i in (0, 1)), strict=True):
+                if row in wanted:
+                    done += len(text.encode())
+                    progress(done, total)
+                    yield text
+
+
+def _examine(project: Project, data: bytes) -> dict[str, object]:
+    """Return the acceptance figures of a tokenizer, on hostile strings and real documents."""
+    texts, languages = [], []
+    clusters = latest_clusters(project).path(CLUSTER_FILE)
+    kept = pl.scan_parquet(clusters).filter("kept").select("shard", "row").collect()
+    step = max(1, len(kept) // ACCEPTANCE_DOCUMENTS)
+    for (shard,), part in kept.gather_every(step).group_by("shard", maintain_order=True):
+        path = project.present("cleaned_documents", str(shard)).path(DOCUMENTS)
+        rows = pl.scan_parquet(path).filter(pl.col("row").is_in(part["row"].to_list()))
+        found = rows.select("text", "lang").collect()
+        texts += found["text"].to_list()
+        languages += [lang or "und" for lang in found["lang"].to_list()]
+    acceptance = examine(data, texts, languages=languages, special_tokens=list(SPECIAL_TOKENS))
+    return acceptance.to_json()
+
+
+def _audit(project: Project, _: str | None, folder: Path, ledger: Json) -> dict[str, float]:
+    found = _examine(project, (folder / TOKENIZER_FILE).read_bytes())
+    numbers = {k: v for k, v in found.items() if isinstance(v, int | float)}
+    return {**numbers, "vocab_size_asked": ledger["vocab_size_asked"]}
+
+
+def _settings(project: Project, _: str | None) -> Json:
+    return {**project.settings.tokenizer.model_dump(), "special_tokens": list(SPECIAL_TOKENS)}
+
+
+STAGE = Stage(
+    asset=ASSET,
+    version=1,
+    per_shard=False,
+    settings=_settings,
+    inputs=lambda project, _: {},
+    audit=_audit,
+)

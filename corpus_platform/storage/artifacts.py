@@ -1,0 +1,245 @@
+"""The artifact store on a local disk: finds, checks and publishes artifacts.
+
+    <root>/<asset>/<crawl>/<shard>/<generation>/    files of the artifact, manifest.json last
+    <root>/catalog/<asset>.jsonl                    what planning knows without opening manifests
+    <root>/leases/...                               who makes what
+
+A generation is named by the hash of what goes in, so new content never takes an old name. An
+artifact appears by one rename of its folder; what stands without a manifest does not exist.
+"""
+
+import contextlib
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from corpus_platform.errors import StorageError
+from corpus_platform.storage import lease
+from corpus_platform.storage.catalog import Catalog, Entry, FileStamp, stamp
+from corpus_platform.storage.files import file_sha256, flush_file, flush_folder, safe_name
+from corpus_platform.storage.manifest import MANIFEST_NAME, Manifest, Output, read_manifest
+
+__all__ = ["Artifact", "ArtifactStore", "Damage"]
+
+FOLDERS = {"shuffled_bins": "releases"}  # what a training run pins has a name of its own
+
+
+@dataclass(frozen=True)
+class Damage:
+    """An output that is not what its manifest says; `reason` names both values."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A published artifact; its manifest is read when asked for."""
+
+    folder: Path
+    entry: Entry
+
+    @property
+    def content(self) -> str:
+        """The hash that chains."""
+        return self.entry.content
+
+    @property
+    def numbers(self) -> Mapping[str, float]:
+        """What the gates look at."""
+        return self.entry.numbers
+
+    @property
+    def manifest_path(self) -> Path:
+        """Where the manifest lies."""
+        return self.folder / MANIFEST_NAME
+
+    @property
+    def manifest(self) -> Manifest:
+        """The whole manifest."""
+        return read_manifest(self.manifest_path)
+
+    def path(self, name: str) -> Path:
+        """Return where one of its files lies."""
+        return self.folder / name
+
+
+class ArtifactStore:
+    """Artifacts under one local folder; without `remember` nothing at all is written."""
+
+    def __init__(self, root: Path, *, remember: bool = True) -> None:
+        self.root = root
+        self._remember = remember
+        self._catalogs: dict[str, Catalog] = {}
+
+    def folder(self, asset: str, partition: str | None) -> Path:
+        """Return the folder that holds all generations of an artifact."""
+        parts = [] if partition is None else partition.split("/", 1)
+        return self.root.joinpath(FOLDERS.get(asset, asset), *map(safe_name, parts))
+
+    def generation(self, asset: str, partition: str | None, key: str) -> Path:
+        """Return the folder of one generation."""
+        return self.folder(asset, partition) / key[:16]
+
+    def find(self, asset: str, partition: str | None, key: str) -> Artifact | None:
+        """Return the artifact of a generation, None when it has no sound manifest."""
+        folder = self.generation(asset, partition, key)
+        seen = stamp(folder / MANIFEST_NAME)
+        if seen is None:
+            return None
+        entry = self._catalog(asset).find(partition, key)
+        if entry is not None and entry.manifest == seen:
+            return Artifact(folder, entry)
+        try:
+            manifest = read_manifest(folder / MANIFEST_NAME)
+        except (StorageError, FileNotFoundError):
+            return None
+        if manifest.key != key:
+            return None
+        return Artifact(
+            folder, _entry(manifest, folder, {})
+        )  # each file is hashed once, then noted
+
+    def last(self, asset: str, partition: str | None) -> Artifact | None:
+        """Return the sound artifact whose manifest was written last, of any generation."""
+        folder = self.folder(asset, partition)
+        paths = [p for p in folder.glob(f"*/{MANIFEST_NAME}") if not p.parent.name.startswith(".")]
+        for path in sorted(paths, key=lambda p: p.stat().st_mtime_ns, reverse=True):
+            try:
+                manifest = read_manifest(path)
+            except (StorageError, FileNotFoundError):
+                continue
+            if (manifest.asset, manifest.partition) == (asset, partition):
+                return Artifact(path.parent, _entry(manifest, path.parent, {}))
+        return None
+
+    def damage(self, artifact: Artifact, outputs: Sequence[Output] | None = None) -> list[Damage]:
+        """Return what is wrong with an artifact's files.
+
+        A file with the size and time it had when its hash was right is taken as right; another
+        one is hashed, and noted in the catalog when its hash holds.
+        """
+        known = {f.name: f for f in artifact.entry.files}
+        changed = [n for n, f in known.items() if stamp(artifact.path(n)) != f]
+        if known and not changed:
+            return []
+        outputs = outputs if outputs is not None else artifact.manifest.outputs
+        found = self.deep_damage(
+            artifact, [o for o in outputs if o.name in changed or o.name not in known]
+        )
+        if not found:
+            self._note(artifact.manifest, artifact.folder)
+        return found
+
+    def deep_damage(self, artifact: Artifact, outputs: Sequence[Output]) -> list[Damage]:
+        """Return what is wrong with these outputs, hashing each."""
+        return [d for o in outputs if (d := _compare(artifact.path(o.name), o)) is not None]
+
+    def distrust(self, artifact: Artifact) -> None:
+        """Have the files of an artifact hashed at the next look, whatever their size and time."""
+        self._catalog(artifact.manifest.asset).record(replace(artifact.entry, files=()))
+
+    @contextlib.contextmanager
+    def lease(
+        self, asset: str, partition: str | None, waiting: Callable[[str], None] | None = None
+    ) -> Iterator[None]:
+        """Hold the right to make an artifact while the block runs."""
+        parts = [] if partition is None else partition.split("/", 1)
+        path = self.root.joinpath("leases", asset, *map(safe_name, [*parts, "lease"]))
+        with lease.hold(path, waiting=waiting):
+            yield
+
+    @contextlib.contextmanager
+    def draft(self, asset: str, partition: str | None) -> Iterator[Path]:
+        """Give a fresh folder to write an artifact in; what was left of dead ones is removed.
+
+        Only the holder of the lease may ask. The folder is gone after the block, published or not.
+        """
+        home = self.folder(asset, partition)
+        home.mkdir(parents=True, exist_ok=True)
+        for left in home.glob(".draft-*"):
+            shutil.rmtree(left)
+        folder = home / f".draft-{uuid.uuid4().hex}"
+        folder.mkdir()
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def publish(self, draft: Path, manifest: Manifest) -> Artifact:
+        """Make a draft the artifact of its generation, whole at once.
+
+        The files are flushed before the manifest is written. Where a damaged artifact of the same
+        generation stands, its manifest goes first and each file is replaced by rename.
+        """
+        for output in manifest.outputs:
+            flush_file(draft / output.name)
+        _write_manifest(draft, manifest)
+        target = self.generation(manifest.asset, manifest.partition, manifest.key)
+        if target.exists():
+            _replace_files(draft, target)
+        else:
+            os.rename(draft, target)
+            flush_folder(target.parent)
+        return Artifact(target, self._note(manifest, target))
+
+    def _note(self, manifest: Manifest, folder: Path) -> Entry:
+        stamps = {o.name: s for o in manifest.outputs if (s := stamp(folder / o.name)) is not None}
+        entry = _entry(manifest, folder, stamps)
+        if self._remember:
+            self._catalog(manifest.asset).record(entry)
+        return entry
+
+    def _catalog(self, asset: str) -> Catalog:
+        if asset not in self._catalogs:
+            self._catalogs[asset] = Catalog(self.root / "catalog" / f"{asset}.jsonl")
+        return self._catalogs[asset]
+
+
+def _entry(manifest: Manifest, folder: Path, stamps: Mapping[str, FileStamp]) -> Entry:
+    seen = stamp(folder / MANIFEST_NAME)
+    if seen is None:
+        raise StorageError(f"{folder}: its manifest vanished; run again")
+    return Entry(
+        partition=manifest.partition,
+        key=manifest.key,
+        content=manifest.content,
+        manifest=seen,
+        files=tuple(stamps.values()),
+        numbers=dict(manifest.numbers),
+    )
+
+
+def _compare(path: Path, output: Output) -> Damage | None:
+    seen = stamp(path)
+    if seen is None:
+        return Damage(output.name, "the file is missing")
+    if seen.bytes != output.bytes:
+        return Damage(output.name, f"{seen.bytes} bytes, expected {output.bytes}")
+    sha256 = file_sha256(path)
+    if sha256 != output.sha256:
+        return Damage(output.name, f"sha256 {sha256}, expected {output.sha256}")
+    return None
+
+
+def _write_manifest(folder: Path, manifest: Manifest) -> None:
+    path = folder / MANIFEST_NAME
+    with path.open("xb") as file:
+        file.write(manifest.to_bytes())
+        file.flush()
+        os.fsync(file.fileno())
+    flush_folder(folder)
+
+
+def _replace_files(draft: Path, target: Path) -> None:
+    (target / MANIFEST_NAME).unlink(missing_ok=True)
+    flush_folder(target)
+    for path in sorted(draft.iterdir()):
+        if path.name != MANIFEST_NAME:
+            os.replace(path, target / path.name)
+    flush_folder(target)
+    os.replace(draft / MANIFEST_NAME, target / MANIFEST_NAME)
+    flush_folder(target)

@@ -1,0 +1,107 @@
+"""Files on a local disk: hashed in blocks, and published whole or not at all.
+
+A published file was written under another name in the same folder tree, flushed to the disk and
+renamed; its folder entry is flushed too, so that it survives a power cut.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import quote
+
+__all__ = [
+    "canonical_json",
+    "copy_hashed",
+    "file_sha256",
+    "flush_file",
+    "flush_folder",
+    "publish_bytes",
+    "safe_name",
+    "text_sha256",
+]
+
+BLOCK = 1 << 20
+
+
+def canonical_json(value: object) -> str:
+    """Return the one JSON text of a value: sorted keys, no blanks, UTF-8, no NaN."""
+    return json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    )
+
+
+def text_sha256(text: str) -> str:
+    """Return the sha256 of a text's UTF-8 bytes as 64 hex digits."""
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+
+def file_sha256(path: Path, *, read: Callable[[int], None] | None = None) -> str:
+    """Return the sha256 of a file; `read` hears of every block's bytes."""
+    digest = hashlib.sha256()
+    with path.open("rb", buffering=0) as file:
+        while block := file.read(BLOCK):
+            digest.update(block)
+            if read is not None:
+                read(len(block))
+    return digest.hexdigest()
+
+
+def copy_hashed(
+    source: Path, target: Path, *, read: Callable[[int], None] | None = None
+) -> tuple[int, str]:
+    """Copy a file to a new one, flushed to the disk; return the bytes and sha256 that were read."""
+    digest, total = hashlib.sha256(), 0
+    with source.open("rb", buffering=0) as src, target.open("xb") as dst:
+        while block := src.read(BLOCK):
+            digest.update(block)
+            dst.write(block)
+            total += len(block)
+            if read is not None:
+                read(len(block))
+        dst.flush()
+        os.fsync(dst.fileno())
+    return total, digest.hexdigest()
+
+
+def flush_file(path: Path) -> None:
+    """Force a file's bytes to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def flush_folder(path: Path) -> None:
+    """Force a folder's entries (creations, renames) to the disk."""
+    flush_file(path)
+
+
+def publish_bytes(path: Path, data: bytes) -> None:
+    """Write a small file so that readers see the old one or the new one, whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with beside.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
+    flush_folder(path.parent)
+
+
+def safe_name(name: str) -> str:
+    """Return a reversible file name for any text: percent-encoded, never `.` or `..`.
+
+    A name too long for a file system ends in the hash of the whole.
+    """
+    quoted = quote(name, safe="=@+,")
+    if not quoted.strip("."):
+        quoted = quoted.replace(".", "%2E") or "%"
+    if len(quoted) > 200:
+        quoted = f"{quoted[:130]}~{text_sha256(name)}"
+    return quoted

@@ -1,0 +1,121 @@
+"""The registry of shards: which exist, of which members, from which source.
+
+It is the truth about the set of partitions: a shard once registered stays, whatever a later
+listing says, until it is retired. One JSON file, replaced whole under a lease.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from corpus_platform.config import Fields
+from corpus_platform.errors import StorageError, UsageError
+from corpus_platform.storage import lease
+from corpus_platform.storage.files import publish_bytes
+
+__all__ = ["Registry", "Shard"]
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One registered shard. `members` are absolute paths of its source files, in order;
+    `generation` rises when changed source bytes are accepted."""
+
+    key: str
+    members: tuple[str, ...]
+    fields: Fields
+    generation: int = 0
+    retired: bool = False
+
+    @property
+    def crawl(self) -> str:
+        """The delivery it came with."""
+        return self.key.split("/", 1)[0]
+
+
+class Registry:
+    """Shards by key, sorted: crawl first, so that older crawls come first."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def shards(self) -> dict[str, Shard]:
+        """Return the shards that are not retired."""
+        return {k: s for k, s in self._read().items() if not s.retired}
+
+    def keys(self) -> list[str]:
+        """Return the keys of all shards, retired ones included."""
+        return list(self._read())
+
+    def shard(self, key: str) -> Shard:
+        """Return one shard; raise UsageError when it is not registered."""
+        shards = self._read()
+        if key not in shards:
+            raise UsageError(f"shard {key!r} is not registered; `corpus status` lists the shards")
+        return shards[key]
+
+    def register(self, found: Iterable[Shard]) -> list[str]:
+        """Add shards and refresh where known ones lie; return the keys that are new.
+
+        The members of a known shard may move, but not change in number or name.
+        """
+        with lease.hold(self._path.with_suffix(".lease")):
+            shards, before = self._read(), self._read()
+            new = []
+            for shard in found:
+                old = shards.get(shard.key)
+                if old is None:
+                    new.append(shard.key)
+                    shards[shard.key] = shard
+                else:
+                    shards[shard.key] = replace(old, members=shard.members, fields=shard.fields)
+            if shards != before:
+                self._write(shards)
+        return sorted(new)
+
+    def accept(self, key: str) -> Shard:
+        """Take the source's present bytes of a shard as a new generation."""
+        with lease.hold(self._path.with_suffix(".lease")):
+            old = self.shard(key)
+            shards = self._read()
+            shards[key] = replace(old, generation=old.generation + 1)
+            self._write(shards)
+        return shards[key]
+
+    def _read(self) -> dict[str, Shard]:
+        try:
+            raw = json.loads(self._path.read_bytes())
+            return {key: _shard(key, row) for key, row in sorted(raw["shards"].items(), key=_order)}
+        except FileNotFoundError:
+            return {}
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise StorageError(
+                f"{self._path}: not a registry: {error!r}; restore it from a backup, or delete it"
+                " to register all listed shards anew"
+            ) from error
+
+    def _write(self, shards: Mapping[str, Shard]) -> None:
+        rows = {}
+        for key, shard in shards.items():
+            row = asdict(shard)
+            row["fields"] = shard.fields.model_dump()
+            del row["key"]
+            rows[key] = row
+        whole = {"format": 1, "shards": rows}
+        publish_bytes(self._path, (json.dumps(whole, sort_keys=True, indent=1) + "\n").encode())
+
+
+def _order(item: tuple[str, object]) -> tuple[str, str]:
+    crawl, _, shard = item[0].partition("/")
+    return crawl, shard
+
+
+def _shard(key: str, row: Mapping) -> Shard:
+    return Shard(
+        key=key,
+        members=tuple(row["members"]),
+        fields=Fields.model_validate(row["fields"]),
+        generation=int(row["generation"]),
+        retired=bool(row["retired"]),
+    )

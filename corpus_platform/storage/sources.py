@@ -1,0 +1,126 @@
+"""Sources of shards: turns the settings' globs into shards with their member files.
+
+The key of a shard is `<crawl>/<name>`: the name is the file's path below the folder that the
+crawl names (below the fixed part of the glob where no crawl is in it), so that no two files share
+a key. Listings over HTTP and S3 are not among the kinds.
+"""
+
+import fnmatch
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from corpus_platform.config import SourceSettings
+from corpus_platform.errors import SettingsError
+from corpus_platform.storage.registry import Shard
+
+__all__ = ["discover"]
+
+CRAWL = "{crawl}"
+
+
+def discover(sources: Sequence[SourceSettings], base: Path) -> list[Shard]:
+    """Return the shards that the sources list now, sorted by key.
+
+    Raises SettingsError when two files claim one key.
+    """
+    found: dict[str, Shard] = {}
+    for source in sources:
+        for key, path in _files(source, base):
+            if key in found and found[key].members != (str(path),):
+                raise SettingsError(
+                    f"sources: {path} and {found[key].members[0]} are both shard {key!r};"
+                    " exclude one of them or give them different crawls"
+                )
+            found[key] = Shard(key, (str(path),), source.fields)
+    return [found[key] for key in sorted(found, key=lambda k: k.split("/", 1))]
+
+
+def _files(source: SourceSettings, base: Path) -> Iterator[tuple[str, Path]]:
+    pattern = os.path.normpath(os.path.join(base, source.glob))
+    expression = _expression(pattern)
+    for path in _walk(_fixed_part(pattern)):
+        match = expression.fullmatch(str(path))
+        if match and not _excluded(path, base, source.exclude):
+            crawl = source.crawl or match["crawl"]
+            yield _key(crawl, match["name"], path), path
+
+
+def _key(crawl: str, name: str, path: Path) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", crawl):
+        raise SettingsError(f"sources: {path}: {crawl!r} is no name of a crawl")
+    # Dagster refuses control characters and `...` in partition keys; a byte of a name that is not
+    # UTF-8 stands in it as a lone surrogate, which no file of ours can hold.
+    safe = re.sub(
+        r"[\x00-\x1f\x7f%\udc80-\udcff]|\.(?=\.\.)", lambda m: f"%{ord(m[0]) & 0xFF:02X}", name
+    )
+    return f"{crawl}/{safe}"
+
+
+def _fixed_part(pattern: str) -> Path:
+    """Return the folder above the first component with a pattern in it."""
+    fixed: list[str] = []
+    for part in Path(pattern).parts[:-1]:
+        if re.search(r"[*?\[{]", part):
+            break
+        fixed.append(part)
+    return Path(*fixed)
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    for where, folders, files in os.walk(folder):
+        folders.sort()
+        for name in sorted(files):
+            if (path := Path(where, name)).is_file():  # no pipes, no dangling links
+                yield path
+
+
+def _excluded(path: Path, base: Path, patterns: Sequence[str]) -> bool:
+    """Tell whether a pattern matches the path, the path below the base, or any end of it."""
+    ends = ["/".join(path.parts[i:]) for i in range(1, len(path.parts))]
+    names = [str(path), os.path.relpath(path, base), *ends]
+    return any(fnmatch.fnmatchcase(name, p) for p in patterns for name in names)
+
+
+def _expression(pattern: str) -> re.Pattern[str]:
+    """Compile a glob: `**/` any depth, `*` and `?` within a name, {a,b}, [..], {crawl}.
+
+    The group `name` begins after the component of the crawl, or at the first pattern.
+    """
+    parts = Path(pattern).parts[1:]
+    with_crawl = [i for i, part in enumerate(parts) if CRAWL in part]
+    first = [i for i, part in enumerate(parts) if re.search(r"[*?\[{]", part)]
+    begin = with_crawl[0] + 1 if with_crawl else (first or [len(parts) - 1])[0]
+    begin = min(begin, len(parts) - 1)
+    pieces = ["/"]
+    for i, part in enumerate(parts):
+        if i == begin:
+            pieces.append("(?P<name>")
+        if part == "**":
+            pieces.append(r"(?:[^/]+/)*")
+        else:
+            pieces.append(_component(part) + ("/" if i < len(parts) - 1 else ""))
+    return re.compile("".join(pieces) + ")", re.DOTALL)
+
+
+def _component(part: str) -> str:
+    # As in a shell, a pattern at the start does not match hidden files, such as unfinished ones.
+    out, i = [r"(?!\.)" if part[:1] in "*?[" else ""], 0
+    while i < len(part):
+        if part.startswith(CRAWL, i):
+            out.append(r"(?P<crawl>[^/]+?)")
+            i += len(CRAWL)
+        elif part[i] == "{" and "}" in part[i:]:
+            end = part.index("}", i)
+            out.append("(?:" + "|".join(_component(a) for a in part[i + 1 : end].split(",")) + ")")
+            i = end + 1
+        elif part[i] == "[" and "]" in part[i + 2 :]:
+            end = part.index("]", i + 2)
+            body = part[i + 1 : end].replace("\\", r"\\")
+            out.append("[" + ("^" + body[1:] if body[0] == "!" else body) + "]")
+            i = end + 1
+        else:
+            out.append({"*": "[^/]*", "?": "[^/]"}.get(part[i], re.escape(part[i])))
+            i += 1
+    return "".join(out)

@@ -1,0 +1,28 @@
+"""Folds a text to the form in which two documents count as the same content.
+
+The folded text is what the exact-copy digest and the shingles are made of; the document itself
+is stored as it came. Cutting the folded text into units is the business of `text.units`.
+
+The steps, in this order, each exactly once:
+1. Unicode NFC.
+2. Simple lower case: every code point becomes one code point, whatever stands around it. This is
+   `Simple_Lowercase_Mapping` of UnicodeData.txt, and `str.lower()` but for two letters: U+0130
+   becomes 'i' (not 'i' and a combining dot), U+03A3 becomes U+03C3 also at the end of a word.
+3. Every run of white space (what `str.split()` cuts at, U+0085, U+00A0 and U+3000 included)
+   becomes one blank; none is left at the ends.
+Step 2 can undo step 1: 'J' with a combining caron has no single code point, 'j' with one has.
+The result is not normalised again.
+"""
+
+import unicodedata
+
+__all__ = ["fold"]
+
+
+def fold(text: str) -> str:
+    """Return the folded text; empty for a text of white space only."""
+    if not text.isascii():
+        text = unicodedata.normalize("NFC", text)
+        # The only letters whose str.lower() looks at more than the code point, or gives two.
+        text = text.replace("\u0130", "i").replace("\u03a3", "\u03c3")
+    return " ".join(text.lower().split())

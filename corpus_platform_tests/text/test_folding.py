@@ -1,0 +1,81 @@
+import unicodedata
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from corpus_platform.text.folding import fold
+
+
+def test_white_space_of_all_kinds_becomes_one_blank_and_ends_are_stripped() -> None:
+    assert fold("\u3000 a\t\u00a0\r\nb\x85c\u2028d\x1fe \n") == "a b c d e"
+
+
+def test_zero_width_characters_are_not_white_space() -> None:
+    assert fold("a\u200bb\ufeffc") == "a\u200bb\ufeffc"
+
+
+def test_a_text_of_white_space_folds_to_nothing() -> None:
+    assert fold(" \t\u3000\n") == ""
+
+
+def test_cl_07_composed_and_decomposed_forms_fold_to_the_same_text() -> None:
+    composed = "Caf\u00e9 cr\u00e8me br\u00fbl\u00e9e"
+    decomposed = unicodedata.normalize("NFD", composed)
+    assert len(decomposed) == 21
+    assert fold(decomposed) == fold(composed) == "caf\u00e9 cr\u00e8me br\u00fbl\u00e9e"
+
+
+def test_lower_case_does_not_look_at_neighbours() -> None:
+    assert fold("ΟΔΥΣΣΕΥΣ ΟΔΥΣΣΕΎΣ. Σ") == "οδυσσευσ οδυσσεύσ. σ"
+    assert "ΟΔΥΣΣΕΥΣ".lower() == "οδυσσευς"
+
+
+def test_a_final_sigma_that_was_written_small_stays() -> None:
+    assert fold("ὈΔΥΣΣΕΎς") == "ὀδυσσεύς"
+
+
+def test_dotted_capital_i_becomes_one_letter() -> None:
+    assert fold("İSTANBUL ISPARTA ı") == "istanbul isparta ı"
+
+
+def test_compatibility_forms_are_not_unfolded() -> None:
+    assert fold("ﬁne ① Ｆｕｌｌ ½ ẞ ǅ") == "ﬁne ① ｆｕｌｌ ½ ß ǆ"
+
+
+def test_the_result_is_not_normalised_again() -> None:
+    assert fold("J\u030c") == "j\u030c" != unicodedata.normalize("NFC", "j\u030c")
+
+
+def test_every_code_point_is_lowered_as_by_the_simple_mapping() -> None:
+    # An independent way to the simple mapping: str.lower() of the letter between two digits, where
+    # the rule for a final sigma does not hold; U+0130 is the only mapping to more than one.
+    different = []
+    for point in range(0x110000):
+        character = chr(point)
+        if character.isspace() or unicodedata.normalize("NFC", character) != character:
+            continue
+        full = f"1{character}1".lower()[1:-1]
+        simple = full if len(full) == 1 else full[0]
+        if fold(character) != simple:
+            different.append(hex(point))
+    assert different == []
+
+
+def test_only_u0130_has_a_lower_case_of_more_than_one_code_point() -> None:
+    assert [p for p in range(0x110000) if len(chr(p).lower()) != 1] == [0x130]
+
+
+@pytest.mark.parametrize("text", ["", "plain", "Ａ\u0301", "Σ\u0345", "가각", "\U0001d400"])
+def test_simple_lower_case_keeps_the_number_of_code_points(text: str) -> None:
+    assert len(fold(text)) == len(unicodedata.normalize("NFC", text))
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+@settings(deadline=None, max_examples=200)
+def test_folding_is_step_by_step_what_the_page_says(text: str) -> None:
+    lowered = (
+        "i" if c == "\u0130" else "\u03c3" if c == "\u03a3" else c.lower()
+        for c in unicodedata.normalize("NFC", text)
+    )
+    assert fold(text) == " ".join("".join(lowered).split())
