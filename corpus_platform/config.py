@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 import pydantic
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic_core import ErrorDetails
 
 from corpus_platform.errors import SettingsError
 
@@ -52,8 +53,38 @@ SPECIAL_TOKENS = (
 )
 
 # Files that are code whatever a language model thinks of their comments.
-CODE_SUFFIXES = tuple(
-    [".c", ".cc", ".cpp", ".cs", ".css", ".cu", ".go", ".h", ".hpp", ".ipynb", ".java", ".jl", ".js", ".json", ".jsx", ".kt", ".lua", ".m", ".php", ".pl", ".ps1", ".py", ".pyi", ".r", ".rb", ".rs", ".scala", ".sh", ".sql", ".swift", ".toml", ".ts", ".tsx", ".xml", ".yaml", ".yml", ".zig"]
+CODE_SUFFIXES = (
+    *(
+        ".c",
+        ".cc",
+        ".cpp",
+        ".cs",
+        ".css",
+        ".cu",
+        ".go",
+        ".h",
+        ".hpp",
+        ".ipynb",
+        ".java",
+        ".jl",
+        ".js",
+    ),
+    *(
+        ".json",
+        ".jsx",
+        ".kt",
+        ".lua",
+        ".m",
+        ".php",
+        ".pl",
+        ".ps1",
+        ".py",
+        ".pyi",
+        ".r",
+        ".rb",
+        ".rs",
+    ),
+    *(".scala", ".sh", ".sql", ".swift", ".toml", ".ts", ".tsx", ".xml", ".yaml", ".yml", ".zig"),
 )
 
 
@@ -385,7 +416,7 @@ def load_settings(path: Path) -> Settings:
         raise SettingsError("\n".join(_explain(path, e) for e in error.errors())) from error
 
 
-def _explain(path: Path, error: dict) -> str:
+def _explain(path: Path, error: ErrorDetails) -> str:
     key = ".".join(str(part) for part in error["loc"]) or "(the file)"
     if error["type"] == "extra_forbidden":
         close = difflib.get_close_matches(str(error["loc"][-1]), _known_keys(), n=1)

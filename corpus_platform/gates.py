@@ -271,6 +271,7 @@ GATES: dict[str, tuple[Gate, ...]] = {
             always=True,
         ),
     ),
+    "dedup_verdicts": (),  # judged with the table that they are cut from
     "tokenizer": (
         _zero(
             "round_trip",

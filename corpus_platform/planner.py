@@ -41,7 +41,7 @@ class Blocked:
 class State:
     """How one asset stands in one partition: current, stale, missing or blocked.
 
-    `due`: making it now is possible and wanted. `gate` names the gate where the asset itself is
+    `due`: it is to be made; `waits`: only after something before it. `gate` names the gate where the asset itself is
     blocked; None there when something before it is.
     """
 
@@ -50,6 +50,7 @@ class State:
     state: str
     reason: str
     due: bool = False
+    waits: bool = False
     gate: str | None = None
     manifest: str | None = None
 
@@ -209,7 +210,8 @@ def _after(
             return _state(project, asset, partition, "blocked", reason)
     for state in before:
         if state.due:
-            return _state(project, asset, partition, "stale", f"after {_name(state)}", due=True)
+            reason = f"after {_name(state)}, which is due"
+            return _state(project, asset, partition, "stale", reason, due=True)
     return None
 
 
@@ -227,7 +229,7 @@ def _state(
     if state == "stale" and last is None:
         state = "missing"
     path = str(last.manifest_path) if last is not None and state == "blocked" else None
-    return State(asset, partition, state, reason, due=due, gate=gate, manifest=path)
+    return State(asset, partition, state, reason, due=due, waits=due, gate=gate, manifest=path)
 
 
 def _name(state: State) -> str:

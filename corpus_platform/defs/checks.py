@@ -18,7 +18,7 @@ __all__ = ["build_checks"]
 
 def build_checks() -> Sequence[dg.AssetChecksDefinition]:
     """Return the checks of every asset that has gates."""
-    return [_check(asset) for asset in GATES]
+    return [_check(asset) for asset, gates in GATES.items() if gates]
 
 
 def _check(asset: str) -> dg.AssetChecksDefinition:
@@ -48,7 +48,7 @@ def _check(asset: str) -> dg.AssetChecksDefinition:
 
 
 def _result(asset: str, partition: str | None, finding: Finding) -> dg.AssetCheckResult:
-    metadata: dict[str, dg.RawMetadataValue] = {"reason": finding.reason}
+    metadata: dict[str, dg.MetadataValue | str | float] = {"reason": finding.reason}
     if partition is not None:
         metadata["partition"] = partition
     if finding.value is not None:

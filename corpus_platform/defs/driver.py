@@ -110,12 +110,9 @@ def _tasks(project: Project, assets: Sequence[str], found: Survey) -> list[Task]
     """Return the tasks of a phase: once per job and partition, and no release where it is manual."""
     if "shuffled_bins" in assets and project.settings.release.when == "manual":
         return []
-    waiting = {s.partition for s in found.states if s.due and s.reason.startswith("after ")}
-    tasks: dict[Task, None] = {}
-    for due in found.due:
-        if due.asset in assets and not (due.asset not in PHASES[0] and due.partition in waiting):
-            tasks[Task(JOB_OF[due.asset], due.partition)] = None
-    return list(tasks)
+    wanted = [s for s in found.states if s.due and s.asset in assets]
+    ready = [s for s in wanted if assets == PHASES[0] or not s.waits]  # one job does that phase
+    return list(dict.fromkeys(Task(JOB_OF[s.asset], s.partition) for s in ready))
 
 
 class _PeakMemory:

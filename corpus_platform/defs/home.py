@@ -5,7 +5,6 @@ DAGSTER_HOME counts where it is set; else it is `.dagster` in the artifact folde
 """
 
 import os
-from importlib.resources import files
 from pathlib import Path
 
 import dagster as dg
@@ -36,10 +35,11 @@ def open_instance() -> dg.DagsterInstance:
 
 
 def _copy_defaults(beside: Path, target: Path) -> None:
-    wanted = (
-        beside.read_bytes()
-        if beside.exists()
-        else files("corpus_platform.defs").joinpath("dagster.yaml").read_bytes()
-    )
-    if not target.exists() or target.read_bytes() != wanted:
-        publish_bytes(target, wanted)
+    """Copy the instance settings: those beside the settings file, else the package's own."""
+    here = Path(__file__).resolve()
+    for source in (beside, here.with_name("dagster.yaml"), here.parents[2] / "dagster.yaml"):
+        if source.exists():
+            wanted = source.read_bytes()
+            if not target.exists() or target.read_bytes() != wanted:
+                publish_bytes(target, wanted)
+            return

@@ -1,13 +1,12 @@
 """The jobs: what runs together in one process."""
 
-from collections.abc import Sequence
-
 import dagster as dg
 
 from corpus_platform.defs.partitions import SHARDS
 
 __all__ = ["JOB_OF", "build_jobs"]
 
+PARTITIONED = ("ingest_shard", "pack_shard")
 INGEST = ("raw_shards", "cleaned_documents", "minhash_signatures")
 
 # The job that makes an asset.
@@ -20,24 +19,23 @@ JOB_OF = {
 }
 
 
-def build_jobs() -> Sequence[dg.UnresolvedAssetJobDefinition]:
+def build_jobs() -> dg.Definitions:
     """Return the jobs, each with the checks of its assets."""
-    return [
-        _job("ingest_shard", INGEST, "One shard: raw, cleaned, signed.", partitioned=True),
-        _job("build_corpus", ["dedup_clusters"], "Decide over all shards what is kept."),
-        _job("train_tokenizer", ["tokenizer"], "Train the tokenizer, where there is none."),
-        _job("pack_shard", ["packed_bins"], "One shard's tokens.", partitioned=True),
-        _job("publish_release", ["shuffled_bins"], "Shuffle all packed shards to a release."),
+    chosen = {
+        "ingest_shard": (INGEST, "One shard: raw, cleaned, signed."),
+        "build_corpus": (["dedup_clusters"], "Decide over all shards what is kept."),
+        "train_tokenizer": (["tokenizer"], "Train the tokenizer, where there is none."),
+        "pack_shard": (["packed_bins"], "One shard's tokens."),
+        "publish_release": (["shuffled_bins"], "Shuffle all packed shards to a release."),
+    }
+    jobs = [
+        dg.define_asset_job(
+            name,
+            selection=dg.AssetSelection.assets(*assets),
+            partitions_def=SHARDS if name in PARTITIONED else None,
+            executor_def=dg.in_process_executor,
+            description=description,
+        )
+        for name, (assets, description) in chosen.items()
     ]
-
-
-def _job(
-    name: str, assets: Sequence[str], description: str, *, partitioned: bool = False
-) -> dg.UnresolvedAssetJobDefinition:
-    return dg.define_asset_job(
-        name,
-        selection=dg.AssetSelection.assets(*assets),
-        partitions_def=SHARDS if partitioned else None,
-        executor_def=dg.in_process_executor,
-        description=description,
-    )
+    return dg.Definitions(jobs=jobs)

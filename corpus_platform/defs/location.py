@@ -20,10 +20,10 @@ warnings.filterwarnings("ignore", category=dg.PreviewWarning)
 def build_definitions(config_file: Path) -> dg.Definitions:
     """Return all definitions for one settings file."""
     settings = load_settings(config_file)
-    return dg.Definitions(
+    assets = dg.Definitions(
         assets=build_assets(settings),
         asset_checks=build_checks(),
-        jobs=build_jobs(),
         resources={"corpus": Corpus(config_file=str(config_file))},
         executor=dg.in_process_executor,
     )
+    return dg.Definitions.merge(assets, build_jobs())

@@ -54,9 +54,9 @@ def _result(report: Report) -> dg.MaterializeResult:
     )
 
 
-def numbers_metadata(numbers: Mapping[str, float]) -> dict[str, dg.RawMetadataValue]:
+def numbers_metadata(numbers: Mapping[str, float]) -> dict[str, dg.MetadataValue | str | float]:
     """Return numbers under stable names, and each drop as a rate beside its count."""
-    metadata: dict[str, dg.RawMetadataValue] = dict(list(numbers.items())[:MAX_NUMBERS])
+    metadata: dict[str, dg.MetadataValue | str | float] = dict(list(numbers.items())[:MAX_NUMBERS])
     documents = numbers.get("documents", 0)
     for name, value in numbers.items():
         if name.startswith("dropped/") and documents:

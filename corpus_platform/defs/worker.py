@@ -18,7 +18,6 @@ import dagster as dg
 from corpus_platform.defs.home import open_instance
 from corpus_platform.defs.location import build_definitions
 from corpus_platform.defs.progress import PROGRESS_FD
-from corpus_platform.engines.local import die_with_parent
 
 __all__ = ["main"]
 
@@ -27,7 +26,6 @@ TASK_TAG = "corpus/task"
 
 def main() -> None:
     """Serve tasks until standard input ends."""
-    die_with_parent()
     answers = os.dup(1)
     os.dup2(2, 1)
     os.environ[PROGRESS_FD] = str(answers)

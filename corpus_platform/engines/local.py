@@ -44,7 +44,7 @@ def map_pieces(
             yield from pool.map(function, pieces)
         except BrokenProcessPool as error:
             raise StageFailed(
-                f"a worker process of {function.__name__} was killed, perhaps for lack of memory;"
+                f"a worker process of {function} was killed, perhaps for lack of memory;"
                 " run again, with run.workers lower"
             ) from error
         finally:
@@ -52,6 +52,6 @@ def map_pieces(
 
 
 def die_with_parent() -> None:
-    """Have the kernel kill this process when its parent ends (Linux)."""
+    """Have the kernel kill this process when the thread that started it ends (Linux)."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

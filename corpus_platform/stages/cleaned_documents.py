@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from corpus_platform.config import RULES, RuleSettings
+from corpus_platform.config import RULES, LowLangConfidence, RuleSettings
 from corpus_platform.document import CLEANED, QUARANTINE, TOMBSTONES, Document, Rejected
 from corpus_platform.errors import DamagedShard
 from corpus_platform.filters.batch import Batch
@@ -27,6 +27,8 @@ from corpus_platform.storage.manifest import Json
 __all__ = ["DOCUMENTS", "STAGE", "clean_documents"]
 
 ASSET = "cleaned_documents"
+SURE_SCORE = LowLangConfidence().min_score
+UNSURE = "und"
 DOCUMENTS, TOMBSTONE_FILE, QUARANTINE_FILE = (
     "documents.parquet",
     "tombstones.parquet",
@@ -116,7 +118,7 @@ class _Counts:
         self._quarantined.update(r.reason for r in rejected)
         self._dropped.update(verdicts.dropped)
         self._hits.update(verdicts.hits)
-        self._languages.update(verdicts.lang)
+        self._languages.update(map(_counted_language, verdicts.lang, verdicts.lang_score))
         self._faults.update(cost_of_faults(batch, self._rules))
         self._kept += int(verdicts.kept.sum())
 
@@ -135,6 +137,11 @@ class _Counts:
         if self._faults:
             ledger["dropped_by_known_faults_only"] = dict(self._faults)
         return ledger
+
+
+def _counted_language(lang: str, score: float | None) -> str:
+    """Return the language a document counts under: none where the model is not sure of it."""
+    return lang if score is None or score >= SURE_SCORE else UNSURE
 
 
 def _kept_table(documents: Sequence[Document], verdicts: Verdicts) -> pa.Table:
@@ -172,7 +179,7 @@ def _audit(project: Project, shard: str | None, folder: Path, ledger: Json) -> d
     """Count the written files; `lines` and the documents of a language are the reader's count."""
     if ledger.get("readable") is False:
         return {"readable": 0}
-    kept = pl.read_parquet(folder / DOCUMENTS, columns=["row", "lang"])
+    kept = pl.read_parquet(folder / DOCUMENTS, columns=["row", "lang", "lang_score"])
     dropped = pl.read_parquet(folder / TOMBSTONE_FILE, columns=["row", "rule"])
     quarantined = pq.read_metadata(folder / QUARANTINE_FILE).num_rows
     rows = pl.concat([kept["row"], dropped["row"]])
@@ -193,8 +200,10 @@ def _audit(project: Project, shard: str | None, folder: Path, ledger: Json) -> d
 
 
 def _languages(kept: pl.DataFrame, documents: dict[str, int]) -> Iterator[tuple[str, float]]:
-    by_language = dict(kept["lang"].value_counts().iter_rows())
+    by_language = Counter(map(_counted_language, kept["lang"], kept["lang_score"]))
     for language, count in sorted(documents.items()):
+        if language == UNSURE:
+            continue
         yield f"language/{language}/documents", count
         yield f"language/{language}/kept", by_language.get(language, 0)
 

@@ -261,8 +261,8 @@ def _audit(project: Project, _: str | None, folder: Path, ledger: Json) -> dict[
         "shards": ledger["shards"],
         "uncleared": len(ledger["excluded"]),
         "edges": pl.scan_parquet(folder / EDGE_FILE).select(pl.len()).collect().item(),
-        "largest_cluster": int(table["cluster_size"].max() or 0),
-        "least_similarity": float(dropped["similarity"].min() or 0.0),
+        "largest_cluster": int(table["cluster_size"].to_numpy().max(initial=0)),
+        "least_similarity": float(dropped["similarity"].to_numpy().min(initial=1.0)),
         **_languages(sources),
     }
 
@@ -342,7 +342,7 @@ def _bad_verdict(project: Project, shard: str, key: str, table: pl.DataFrame) ->
     found = project.store.find("dedup_verdicts", shard, key)
     if found is None or project.store.damage(found):
         return 1
-    wanted = pl.from_arrow(verdict_table(table.filter(pl.col("shard") == shard).to_arrow()))
+    wanted = pl.DataFrame(verdict_table(table.filter(pl.col("shard") == shard).to_arrow()))
     return int(not pl.read_parquet(found.path(VERDICT_FILE)).equals(wanted))
 
 

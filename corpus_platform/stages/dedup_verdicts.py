@@ -42,7 +42,7 @@ def verdict_table(shard_rows: pa.Table) -> pa.Table:
 
 def publish_verdict(project: Project, shard: str, clusters: pa.Table) -> str:
     """Publish a shard's verdict unless it is there; return its generation key."""
-    table = verdict_table(clusters.filter(pc.equal(clusters["shard"], shard)))
+    table = verdict_table(clusters.filter(pc.field("shard") == shard))
     inputs = {"cleaned_documents": project.content("cleaned_documents", shard)}
     settings = {"verdict": _digest(table)}
     key = generation_key(ASSET, shard, VERSION, settings, inputs)

@@ -232,8 +232,9 @@ def _first(pages: Iterator[Page]) -> Iterator[Page]:
 
 
 def _read(path: Path) -> bytes | None:
-    """Return a file's bytes, decompressed; of other than Python and JSON only the beginning."""
-    limit = -1 if path.suffix == ".py" or path.name.endswith(".json.gz") else MAX_PAGE_BYTES + 1
+    """Return a file's bytes, decompressed; of a file that is a text itself only the beginning."""
+    whole = path.suffix in {".py", ".mo"} or path.name.endswith(".json.gz")
+    limit = -1 if whole else MAX_PAGE_BYTES + 1
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             return file.read(limit)
@@ -313,12 +314,15 @@ def _messages(path: Path) -> str | None:
 
     Header of 7 words: magic, revision, messages, offset of originals, offset of translations, ...
     """
-    data = path.read_bytes()
+    data = _read(path) or b""
     order = _CATALOGUE_ORDERS.get(data[:4])
     if order is None:
         return None
-    count, _, start = struct.unpack_from(f"{order}3I", data, 8)
-    places = struct.iter_unpack(f"{order}2I", data[start : start + 8 * count])
+    try:
+        count, _, start = struct.unpack_from(f"{order}3I", data, 8)
+        places = list(struct.iter_unpack(f"{order}2I", data[start : start + 8 * count]))
+    except struct.error:  # cut
+        return None
     # The translation of the empty message is the catalogue's header; plurals are split by NUL.
     texts = [data[offset : offset + length].replace(b"\0", b"\n") for length, offset in places]
     return _decode(b"\n".join(texts[1:]))

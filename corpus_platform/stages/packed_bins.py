@@ -106,7 +106,8 @@ def _write_bins(
     batches: Iterator[tuple[list[int], list[str], list[str]]],
 ) -> pa.Table:
     """Write the bins of all splits; return the table of their documents."""
-    columns: dict[str, list] = {name: [] for name in RELEASE_DOCUMENTS.names}
+    columns: dict[str, list[object]] = {name: [] for name in RELEASE_DOCUMENTS.names}
+    written = dict.fromkeys(BIN_NAMES, 0)
     with ExitStack() as stack:
         writers = {
             split: stack.enter_context(
@@ -124,17 +125,17 @@ def _write_bins(
             encoded = encoder.encode(texts)
             starts = np.concatenate(([0], encoded.ends[:-1]))
             for row, id_, start, end in zip(rows, ids, starts, encoded.ends, strict=True):
-                split = splits[row]
-                begin = writers[split].tokens
-                writers[split].append(encoded.ids[start:end])
-                added = (BIN_NAMES[split], begin, writers[split].tokens - begin, shard, row, id_)
+                split, tokens = splits[row], int(end - start) + 1  # the writer adds the EOS
+                writers[split].append(encoded.flat[start:end])
+                added = (BIN_NAMES[split], written[split], tokens, shard, row, id_)
+                written[split] += tokens
                 for name, value in zip(RELEASE_DOCUMENTS.names, added, strict=True):
                     columns[name].append(value)
     return pa.table(columns, schema=RELEASE_DOCUMENTS)
 
 
 def _counts(documents: pa.Table) -> dict[str, int]:
-    frame = pl.from_arrow(documents)
+    frame = pl.DataFrame(documents)
     counts = {}
     for split, name in BIN_NAMES.items():
         part = frame.filter(pl.col("file") == name)

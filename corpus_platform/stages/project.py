@@ -11,7 +11,7 @@ import datetime
 import os
 import platform
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version as package_version
 from pathlib import Path
@@ -141,7 +141,7 @@ class Project:
         return found
 
     @contextlib.contextmanager
-    def unchanging(self) -> Iterator[None]:
+    def unchanging(self) -> Generator[None]:
         """Remember what is wanted while the block runs: nothing may be made meanwhile."""
         self._memo = {}
         try:
@@ -244,7 +244,7 @@ class Project:
         return self.chain[asset].audit(self, partition, artifact.folder, ledger)
 
     @contextlib.contextmanager
-    def making(self, asset: str, partition: str | None) -> Iterator["Making"]:
+    def making(self, asset: str, partition: str | None) -> Generator["Making"]:
         """Hold the lease of an artifact; the block asks `current` and else publishes."""
         with self.store.lease(asset, partition, self._waiting):
             yield Making(self, asset, partition, self.expected(asset, partition))
@@ -268,7 +268,7 @@ class Making:
         return self._report(artifact, made=False)
 
     @contextlib.contextmanager
-    def draft(self) -> Iterator[Path]:
+    def draft(self) -> Generator[Path]:
         """Give a folder to write the files in."""
         with self._project.store.draft(self._asset, self._partition) as folder:
             yield folder

@@ -40,7 +40,7 @@ def fetch_shard(project: Project, key: str, *, progress: Progress = quiet) -> Re
             _source_unchanged(project, key, recorded)
         if (report := making.current()) is not None:
             return report
-        return _copy(project, shard, making, recorded and recorded.manifest, progress)
+        return _copy(project, shard, making, recorded.manifest if recorded else None, progress)
 
 
 def _copy(

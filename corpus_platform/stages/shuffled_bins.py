@@ -157,7 +157,7 @@ def _write_files(
     orders = {name: _shuffled(sources, name, shuffle.seed) for name in BIN_NAMES.values()}
     total, done = sum(int(o.tokens.sum()) for o in orders.values()), 0
     for name, ordered in orders.items():
-        files = cut_files(ordered.tokens, max_tokens=shuffle.max_tokens_per_file)
+        files = cut_files(ordered.tokens, max_tokens=shuffle.max_tokens_per_file).file
         for number in range(int(files.max(initial=0)) + 1):
             chosen = np.flatnonzero(files == number)
             base = f"{name}-{number:05d}"
@@ -197,8 +197,9 @@ def _write_file(
                     strict=True,
                 )
             ]
-            writer.append_ended(np.concatenate(pieces), np.cumsum(ordered.tokens[block]))
-    return writer.tokens
+            ends = np.cumsum(ordered.tokens[block])
+            writer.append_many(np.concatenate(pieces), ends, terminated=True)
+    return int(ordered.tokens[chosen].sum())
 
 
 def _blocks(ordered: _Order, chosen: np.ndarray) -> Iterator[np.ndarray]:
@@ -240,7 +241,7 @@ def _write_companions(project: Project, draft: Path, documents: pa.Table) -> lis
 
 
 def _ledger(project: Project, documents: pa.Table) -> dict[str, object]:
-    frame = pl.from_arrow(documents)
+    frame = pl.DataFrame(documents)
     shards, excluded = _included(project)
     ledger: dict[str, object] = {"shards": shards, "excluded": excluded}
     for split, name in BIN_NAMES.items():

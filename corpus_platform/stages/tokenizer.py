@@ -6,6 +6,7 @@ input. It is due only when the `tokenizer:` settings change.
 
 import json
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ from corpus_platform.stages.minhash_signatures import SIGNATURE_FILE
 from corpus_platform.stages.project import Product, Progress, Project, Report, Stage, quiet
 from corpus_platform.stages.tables import read_batches
 from corpus_platform.storage.manifest import Json
-from corpus_platform.tokenization.acceptance import examine
+from corpus_platform.tokenization.acceptance import Acceptance, examine
 from corpus_platform.tokenization.training import choose_sample, tokenizer_bytes, train
 
 __all__ = ["STAGE", "TOKENIZER_FILE", "train_tokenizer"]
@@ -44,10 +45,9 @@ def train_tokenizer(project: Project, *, progress: Progress = quiet) -> Report:
         with making.draft() as draft:
             (draft / TOKENIZER_FILE).write_bytes(data)
             acceptance = _examine(project, data)
-            report_text = json.dumps(acceptance, sort_keys=True, indent=1) + "\n"
-            (draft / REPORT_FILE).write_text(report_text, encoding="utf-8")
+            (draft / REPORT_FILE).write_bytes(_report(acceptance))
             ledger = {
-                "vocab_size": acceptance["vocab_size"],
+                "vocab_size": acceptance.vocab_size,
                 "vocab_size_asked": settings.vocab_size,
                 "sample_documents": len(sample),
                 "sample_bytes": total,
@@ -106,8 +106,8 @@ def _texts(project: Project, sample: pl.DataFrame, progress: Progress, total: in
                     yield text
 
 
-def _examine(project: Project, data: bytes) -> dict[str, object]:
-    """Return the acceptance figures of a tokenizer, on hostile strings and real documents."""
+def _examine(project: Project, data: bytes) -> Acceptance:
+    """Examine a tokenizer on hostile strings and real documents."""
     texts, languages = [], []
     clusters = latest_clusters(project).path(CLUSTER_FILE)
     kept = pl.scan_parquet(clusters).filter("kept").select("shard", "row").collect()
@@ -118,14 +118,36 @@ def _examine(project: Project, data: bytes) -> dict[str, object]:
         found = rows.select("text", "lang").collect()
         texts += found["text"].to_list()
         languages += [lang or "und" for lang in found["lang"].to_list()]
-    acceptance = examine(data, texts, languages=languages, special_tokens=list(SPECIAL_TOKENS))
-    return acceptance.to_json()
+    return examine(data, texts, languages=languages, special_tokens=list(SPECIAL_TOKENS))
+
+
+def _report(acceptance: Acceptance) -> bytes:
+    """Return the acceptance as a JSON file for people: counts, and ratios per language."""
+    fertility = {
+        language: {
+            "documents": f.documents,
+            "chars_per_token": round(f.chars_per_token, 4),
+            "bytes_per_token": round(f.bytes_per_token, 4),
+        }
+        for language, f in acceptance.fertility.items()
+    }
+    whole = {**asdict(acceptance), "fertility": fertility}
+    return (json.dumps(whole, sort_keys=True, indent=1) + "\n").encode()
 
 
 def _audit(project: Project, _: str | None, folder: Path, ledger: Json) -> dict[str, float]:
     found = _examine(project, (folder / TOKENIZER_FILE).read_bytes())
-    numbers = {k: v for k, v in found.items() if isinstance(v, int | float)}
-    return {**numbers, "vocab_size_asked": ledger["vocab_size_asked"]}
+    return {
+        "vocab_size": found.vocab_size,
+        "vocab_size_asked": ledger["vocab_size_asked"],
+        "texts": found.texts,
+        "round_trip_failures": found.round_trip_failures + len(found.hostile_failures),
+        "special_tokens_missing": len(found.missing_special_tokens),
+        "bytes_missing": found.missing_bytes,
+        "bad_ids": found.duplicate_ids + found.missing_ids,
+        "literals_encoded": len(found.specials_made_of_text) + found.texts_with_special_ids,
+        **{f"chars_per_token/{n}": f.chars_per_token for n, f in found.fertility.items()},
+    }
 
 
 def _settings(project: Project, _: str | None) -> Json:

@@ -12,7 +12,7 @@ import contextlib
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -145,7 +145,7 @@ class ArtifactStore:
     @contextlib.contextmanager
     def lease(
         self, asset: str, partition: str | None, waiting: Callable[[str], None] | None = None
-    ) -> Iterator[None]:
+    ) -> Generator[None]:
         """Hold the right to make an artifact while the block runs."""
         parts = [] if partition is None else partition.split("/", 1)
         path = self.root.joinpath("leases", asset, *map(safe_name, [*parts, "lease"]))
@@ -153,7 +153,7 @@ class ArtifactStore:
             yield
 
     @contextlib.contextmanager
-    def draft(self, asset: str, partition: str | None) -> Iterator[Path]:
+    def draft(self, asset: str, partition: str | None) -> Generator[Path]:
         """Give a fresh folder to write an artifact in; what was left of dead ones is removed.
 
         Only the holder of the lease may ask. The folder is gone after the block, published or not.

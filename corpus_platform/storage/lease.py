@@ -10,14 +10,14 @@ import json
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 __all__ = ["hold", "holder"]
 
 
 @contextlib.contextmanager
-def hold(path: Path, *, waiting: Callable[[str], None] | None = None) -> Iterator[None]:
+def hold(path: Path, *, waiting: Callable[[str], None] | None = None) -> Generator[None]:
     """Hold the lease of a file while the block runs; wait for another holder.
 
     `waiting` hears once who holds it.

@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any  # values of a JSON object, checked where they are read
 
 from corpus_platform.config import Fields
 from corpus_platform.errors import StorageError, UsageError
@@ -106,12 +107,12 @@ class Registry:
         publish_bytes(self._path, (json.dumps(whole, sort_keys=True, indent=1) + "\n").encode())
 
 
-def _order(item: tuple[str, object]) -> tuple[str, str]:
+def _order(item: tuple[str, Any]) -> tuple[str, str]:
     crawl, _, shard = item[0].partition("/")
     return crawl, shard
 
 
-def _shard(key: str, row: Mapping) -> Shard:
+def _shard(key: str, row: Mapping[str, Any]) -> Shard:
     return Shard(
         key=key,
         members=tuple(row["members"]),

@@ -124,6 +124,16 @@ def test_translations_are_the_messages_of_a_catalogue_without_its_header(tmp_pat
     assert list(translations(tmp_path)) == [Page("locale:de/tool.mo", "Größe\nGrößen\nEnde")]
 
 
+def test_what_is_no_whole_catalogue_is_reported_as_unreadable(tmp_path: Path) -> None:
+    header = struct.pack("<7I", 0x950412DE, 0, 2, 0, 28, 0, 0)
+    _put(tmp_path / "de" / "LC_MESSAGES" / "cut.mo", header + b"\0" * 9)
+    _put(tmp_path / "fr" / "LC_MESSAGES" / "none.mo", b"text")
+    assert sorted(translations(tmp_path)) == [
+        Page("locale:de/cut.mo", None),
+        Page("locale:fr/none.mo", None),
+    ]
+
+
 def test_a_folder_that_is_not_there_gives_no_pages(tmp_path: Path) -> None:
     missing = tmp_path / "none"
     assert [*system_documents(missing), *changelogs(missing), *translations(missing)] == []

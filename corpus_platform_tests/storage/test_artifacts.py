@@ -1,0 +1,174 @@
+"""Artifacts appear whole, are found by what went in, and damage is seen."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from corpus_platform.storage.artifacts import Artifact, ArtifactStore
+from corpus_platform.storage.files import file_sha256
+from corpus_platform.storage.manifest import Manifest, Output
+
+
+def _manifest(draft: Path, text: str, *, settings: dict | None = None) -> Manifest:
+    (draft / "data").write_text(text)
+    path = draft / "data"
+    output = Output("data", path.stat().st_size, file_sha256(path), rows=1)
+    return Manifest("stage", "c/s", 1, settings or {}, {}, (output,), {"documents": 1}, {"n": 1.0})
+
+
+def _publish(store: ArtifactStore, text: str = "hello", **settings: object) -> Artifact:
+    with store.lease("stage", "c/s"), store.draft("stage", "c/s") as draft:
+        return store.publish(draft, _manifest(draft, text, settings=settings))
+
+
+def test_a_published_artifact_is_found_by_its_generation(tmp_path: Path) -> None:
+    store = ArtifactStore(tmp_path)
+    made = _publish(store)
+    found = ArtifactStore(tmp_path).find("stage", "c/s", made.entry.key)
+    assert found is not None
+    assert found.path("data").read_text() == "hello"
+    assert store.damage(found) == []
+
+
+def test_other_settings_are_another_generation_and_leave_the_first_untouched(
+    tmp_path: Path,
+) -> None:
+    store = ArtifactStore(tmp_path)
+    first, second = _publish(store, "one", a=1), _publish(store, "two", a=2)
+    assert first.folder != second.folder
+    assert first.path("data").read_text() == "one"
+
+
+def test_content_does_not_depend_on_what_is_merely_measured(tmp_path: Path) -> None:
+    draft = tmp_path / "d"
+    draft.mkdir()
+    plain = _manifest(draft, "x")
+    measured = Manifest(
+        plain.asset,
+        plain.partition,
+        1,
+        {},
+        {},
+        plain.outputs,
+        plain.ledger,
+        {"n": 2.0},
+        {"host": "h"},
+    )
+    assert plain.content == measured.content
+
+
+@pytest.mark.parametrize("field", ["bytes", "sha256", "rows"])
+def test_content_depends_on_every_output_field(tmp_path: Path, field: str) -> None:
+    values = {"name": "a", "bytes": 1, "sha256": "0" * 64, "rows": 1}
+    other = values | {field: "1" * 64 if field == "sha256" else 2}
+    contents = {
+        Manifest("s", None, 1, {}, {}, (Output(**v),), {}, {}).content for v in (values, other)
+    }
+    assert len(contents) == 2
+
+
+def test_an_artifact_without_manifest_does_not_exist(tmp_path: Path) -> None:
+    store = ArtifactStore(tmp_path)
+    made = _publish(store)
+    made.manifest_path.unlink()
+    assert store.find("stage", "c/s", made.entry.key) is None
+
+
+def test_a_manifest_with_a_changed_ledger_is_no_manifest(tmp_path: Path) -> None:
+    store = ArtifactStore(tmp_path)
+    made = _publish(store)
+    text = made.manifest_path.read_text().replace('"documents": 1', '"documents": 2')
+    made.manifest_path.write_text(text)
+    assert store.find("stage", "c/s", made.entry.key) is None
+
+
+def test_a_missing_file_and_a_flipped_byte_are_damage(tmp_path: Path) -> None:
+    store = ArtifactStore(tmp_path)
+    made = _publish(store)
+    made.path("data").write_text("hellp")
+    assert "sha256" in store.damage(made)[0].reason
+    made.path("data").unlink()
+    assert store.damage(made)[0].reason == "the file is missing"
+
+
+def test_a_touched_but_whole_file_is_hashed_once_and_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = ArtifactStore(tmp_path)
+    made = _publish(store)
+    os.utime(made.path("data"), ns=(1, 1))
+    assert store.damage(made) == []
+    monkeypatch.setattr(
+        "corpus_platform.storage.artifacts.file_sha256", lambda _: "not hashed again"
+    )
+    found = store.find("stage", "c/s", made.entry.key)
+    assert found is not None
+    assert store.damage(found) == []
+
+
+def test_a_flip_that_hides_behind_size_and_time_is_seen_after_distrust(tmp_path: Path) -> None:
+    store = ArtifactStore(tmp_path)
+    made = _publish(store)
+    before = made.path("data").stat()
+    made.path("data").write_text("hellp")
+    os.utime(made.path("data"), ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert store.damage(made) == []
+    assert store.deep_damage(made, made.manifest.outputs)
+    store.distrust(made)
+    found = store.find("stage", "c/s", made.entry.key)
+    assert found is not None
+    assert store.damage(found)
+
+
+def test_a_lost_catalog_is_rebuilt_from_manifests(tmp_path: Path) -> None:
+    made = _publish(ArtifactStore(tmp_path))
+    (tmp_path / "catalog" / "stage.jsonl").unlink()
+    store = ArtifactStore(tmp_path)
+    found = store.find("stage", "c/s", made.entry.key)
+    assert found is not None
+    assert store.damage(found) == []
+    assert found.content == made.content
+
+
+def test_a_torn_catalog_line_is_ignored(tmp_path: Path) -> None:
+    made = _publish(ArtifactStore(tmp_path))
+    catalog = tmp_path / "catalog" / "stage.jsonl"
+    catalog.write_bytes(catalog.read_bytes()[:-20])
+    found = ArtifactStore(tmp_path).find("stage", "c/s", made.entry.key)
+    assert found is not None
+    assert found.content == made.content
+
+
+def test_a_repair_replaces_files_without_touching_the_mapped_ones(tmp_path: Path) -> None:
+    store = ArtifactStore(tmp_path)
+    made = _publish(store)
+    made.path("data").write_text("hellp")
+    with made.path("data").open() as mapped:
+        repaired = _publish(store)
+        assert mapped.read() == "hellp"
+    assert repaired.path("data").read_text() == "hello"
+    assert store.damage(repaired) == []
+
+
+def test_what_a_killed_maker_left_is_removed_by_the_next(tmp_path: Path) -> None:
+    store = ArtifactStore(tmp_path)
+    left = store.folder("stage", "c/s") / ".draft-dead"
+    left.mkdir(parents=True)
+    _publish(store)
+    assert not left.exists()
+
+
+def test_a_reader_that_may_not_write_leaves_no_trace(tmp_path: Path) -> None:
+    store = ArtifactStore(tmp_path / "never", remember=False)
+    assert store.find("stage", "c/s", "0" * 64) is None
+    assert store.last("stage", "c/s") is None
+    assert not (tmp_path / "never").exists()
+
+
+@pytest.mark.parametrize("key", ["c/..", "c/a/b", "c/" + "x" * 300, "c/é?*", "c/."])
+def test_any_key_has_a_folder_of_its_own_below_the_asset(tmp_path: Path, key: str) -> None:
+    folder = ArtifactStore(tmp_path).folder("stage", key)
+    assert folder.parent == tmp_path / "stage" / "c"
+    folder.mkdir(parents=True)
+    assert folder.resolve().parent == (tmp_path / "stage" / "c").resolve()

@@ -1,0 +1,44 @@
+"""A lease is held by one process at a time and freed when that process dies."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from corpus_platform.storage import lease
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from corpus_platform.storage import lease
+with lease.hold(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(float(sys.argv[2]))
+"""
+
+
+def _holder(path: Path, seconds: float) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", HOLD, str(path), str(seconds)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    return process
+
+
+def test_a_second_holder_waits_and_hears_who_is_first(tmp_path: Path) -> None:
+    path, heard = tmp_path / "a.lease", []
+    process = _holder(path, 1.0)
+    started = time.monotonic()
+    with lease.hold(path, waiting=heard.append):
+        assert time.monotonic() - started > 0.3
+    assert f"process {process.pid} " in heard[0]
+    process.wait()
+
+
+def test_a_killed_holder_frees_its_lease(tmp_path: Path) -> None:
+    path = tmp_path / "a.lease"
+    process = _holder(path, 60.0)
+    process.kill()
+    process.wait()
+    with lease.hold(path):
+        pass

@@ -1,0 +1,73 @@
+"""Globs name shards: which files, which crawl, which key."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from corpus_platform.config import SourceSettings
+from corpus_platform.errors import SettingsError
+from corpus_platform.storage.sources import discover
+
+
+def _make(folder: Path, *names: str) -> None:
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"")
+
+
+def _keys(folder: Path, **source: object) -> list[str]:
+    return [s.key for s in discover([SourceSettings.model_validate(source)], folder)]
+
+
+def test_the_crawl_of_a_glob_and_the_file_name_make_the_key(tmp_path: Path) -> None:
+    _make(tmp_path, "in/crawl=2026-44/b.jsonl", "in/crawl=2026-40/a.parquet", "in/other/c.jsonl")
+    assert _keys(tmp_path, glob="in/crawl={crawl}/*") == ["2026-40/a.parquet", "2026-44/b.jsonl"]
+
+
+def test_files_of_one_name_in_different_folders_are_different_shards(tmp_path: Path) -> None:
+    _make(tmp_path, "c1/x/part.jsonl", "c1/y/part.jsonl")
+    assert _keys(tmp_path, glob="{crawl}/**/*.jsonl") == ["c1/x/part.jsonl", "c1/y/part.jsonl"]
+
+
+def test_alternatives_and_classes_choose_files(tmp_path: Path) -> None:
+    _make(tmp_path, "a-1.gz", "a-2.gz", "a-3.gz", "b-1.zst", "c-1.gz")
+    assert _keys(tmp_path, glob="{a,b}-[12].*", crawl="x") == ["x/a-1.gz", "x/a-2.gz", "x/b-1.zst"]
+
+
+@pytest.mark.parametrize("pattern", ["*.wet.gz", "**/p1.wet.gz", "c/p1.*", "p1.wet.gz"])
+def test_an_excluded_file_is_left_out_however_it_is_named(tmp_path: Path, pattern: str) -> None:
+    _make(tmp_path, "in/c/p1.wet.gz", "in/c/p2.gz")
+    assert _keys(tmp_path, glob="in/{crawl}/*", exclude=[pattern]) == ["c/p2.gz"]
+
+
+def test_hidden_and_unfinished_files_are_no_shards(tmp_path: Path) -> None:
+    _make(tmp_path, "c/.a.jsonl.part", "c/a.jsonl")
+    os.symlink(tmp_path / "nowhere", tmp_path / "c/dangling.jsonl")
+    os.mkfifo(tmp_path / "c/pipe.jsonl")
+    assert _keys(tmp_path, glob="{crawl}/*") == ["c/a.jsonl"]
+
+
+def test_names_that_dagster_refuses_are_escaped_without_collision(tmp_path: Path) -> None:
+    _make(tmp_path, "c/a\tb", "c/a%09b", "c/x...y")
+    assert _keys(tmp_path, glob="{crawl}/*") == ["c/a%09b", "c/a%2509b", "c/x%2E..y"]
+
+
+def test_a_name_that_is_not_utf8_becomes_a_key_that_is(tmp_path: Path) -> None:
+    (tmp_path / "c").mkdir()
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/c/\xff.jsonl")).write_bytes(b"")
+    assert _keys(tmp_path, glob="{crawl}/*") == ["c/%FF.jsonl"]
+
+
+def test_one_key_claimed_by_two_files_is_refused(tmp_path: Path) -> None:
+    _make(tmp_path, "one/c/a.jsonl", "two/c/a.jsonl")
+    sources = [SourceSettings(glob=f"{f}/{{crawl}}/*") for f in ("one", "two")]
+    with pytest.raises(SettingsError, match="both shard 'c/a.jsonl'"):
+        discover(sources, tmp_path)
+
+
+def test_a_file_listed_twice_is_one_shard(tmp_path: Path) -> None:
+    _make(tmp_path, "c/a.jsonl")
+    sources = [SourceSettings(glob="{crawl}/*"), SourceSettings(glob="{crawl}/a*")]
+    assert [s.key for s in discover(sources, tmp_path)] == ["c/a.jsonl"]
