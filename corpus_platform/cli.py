@@ -17,7 +17,14 @@ from rich.console import Console
 
 from corpus_platform import planner
 from corpus_platform.config import Settings, load_settings
-from corpus_platform.console import RunView, crawl_table, plan_table, status_table
+from corpus_platform.console import (
+    RunView,
+    SampleView,
+    crawl_table,
+    plan_table,
+    sample_lines,
+    status_table,
+)
 from corpus_platform.errors import CorpusError
 from corpus_platform.stages.chain import open_project
 from corpus_platform.stages.project import Project
@@ -36,12 +43,17 @@ config_option = click.option(
     type=click.Path(path_type=Path),
     default=lambda: os.environ.get("CORPUS_CONFIG", "corpus.yaml"),
     show_default="$CORPUS_CONFIG, else corpus.yaml",
-    help="The settings file.",
+    help="The settings file. Paths in it are relative to it.",
 )
 
 
 class _Commands(click.Group):
     """A group whose commands end with a message and a code, never with a traceback, on our errors."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the commands in the order in which they are met, which is that of this file."""
+        del ctx
+        return list(self.commands)
 
     def invoke(self, ctx: click.Context) -> object:
         try:
@@ -60,18 +72,40 @@ class _Commands(click.Group):
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="corpus-platform")
 def main() -> None:
-    """Turn raw web-crawl shards into token files, and prove every step."""
+    """Turn raw web-crawl shards into token files for training, and prove every step.
+
+    \b
+    A first try, without any data of your own:
+        corpus sample   makes a small corpus of this machine's documentation
+        corpus run      brings everything up to date, and says where the release lies
+        corpus ui       shows it all in the browser
+
+    `corpus run` is also all that is needed when shards are added or settings change: what is
+    there and current is not made again.
+
+    \b
+    Exit codes:
+        0  done
+        1  a gate blocked something, or a file is not as recorded
+        2  the settings or the command line cannot be used
+        3  a stage or the machine failed
+    """
 
 
 @main.command()
 @config_option
-@click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write the result here.")
+@click.option(
+    "--json",
+    "json_file",
+    type=click.Path(path_type=Path),
+    help="Write the result to this file too, as JSON.",
+)
 def run(config_file: Path, json_file: Path | None) -> None:
     """Bring everything up to date.
 
     Discovers shards, runs what is due through Dagster in the instance that `corpus ui` shows, and
-    prints what became of the documents of each crawl. Exit code 0; 1 when a gate blocked
-    something; 2 for settings or usage; 3 when a stage failed.
+    prints what became of the documents of each crawl, what is blocked and why, and where the
+    release lies. Interrupted or killed, the same command goes on where it ended.
     """
     from corpus_platform.defs.driver import Watcher, run_everything  # Dagster takes seconds to load
 
@@ -119,7 +153,7 @@ def _name(entry: planner.Blocked | planner.Due) -> str:
 
 @main.command()
 @config_option
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 def plan(config_file: Path, *, as_json: bool) -> None:
     """Show what would run, and why; write nothing."""
     due = planner.survey(_reading(load_settings(config_file))).due
@@ -133,9 +167,15 @@ def plan(config_file: Path, *, as_json: bool) -> None:
 
 @main.command()
 @config_option
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON, with the path of every manifest."
+)
 def status(config_file: Path, *, as_json: bool) -> None:
-    """Show how every shard and asset stands: current, stale, blocked or missing."""
+    """Show how every shard and asset stands.
+
+    Each is current, stale, blocked or missing. What is blocked stands below the table with the
+    gate and the reason.
+    """
     found = planner.survey(_reading(load_settings(config_file)))
     if as_json:
         click.echo(json.dumps(_status_json(found), indent=1))
@@ -169,7 +209,10 @@ def _reading(settings: Settings) -> Project:
 @main.command()
 @config_option
 def settings(config_file: Path) -> None:
-    """Print the effective settings as YAML."""
+    """Print the settings in force as YAML.
+
+    Those of the file, the defaults for all others, and the cleaning rules that they make.
+    """
     effective = load_settings(config_file)
     values = effective.model_dump(mode="json")
     values["clean"]["rules"] = {
@@ -181,7 +224,10 @@ def settings(config_file: Path) -> None:
 @main.command()
 @config_option
 def verify(config_file: Path) -> None:
-    """Hash every artifact and release again, and compare with manifests, sources and lock."""
+    """Hash every stored file again and compare with what is recorded.
+
+    Looks at the files of all artifacts and releases in force, at the sources and at the lock. Ends with 1 when anything is not as recorded; `corpus run` then makes again what it can.
+    """
     project = open_project(load_settings(config_file))
     count, faults = verify_all(project, progress=_hashing())
     for fault in faults:
@@ -202,14 +248,23 @@ def _hashing() -> Callable[[int, int], None]:
 
 @main.command()
 @config_option
-@click.option("--accept", metavar="SHARD", help="Take the source's present bytes of this shard.")
+@click.option(
+    "--accept",
+    metavar="SHARD",
+    help="Write no lock; take the present bytes of this shard's source as its next generation.",
+)
 def lock(config_file: Path, accept: str | None) -> None:
-    """Write corpus.lock: the hashes of all stored shards, for your version control."""
+    """Pin the hashes of all stored shards in corpus.lock.
+
+    The file lies beside the settings and belongs into your version control. While it is there, a
+    shard with other bytes is refused.
+    """
     project = open_project(load_settings(config_file))
     if accept is not None:
         shard = accept_source(project, accept)
         click.echo(
-            f"{accept}: the source's bytes count as generation {shard.generation} from now on"
+            f"{accept}: the source's bytes count as generation {shard.generation} from now on;"
+            " `corpus run` takes them"
         )
         return
     count = write_lock(project)
@@ -217,21 +272,42 @@ def lock(config_file: Path, accept: str | None) -> None:
 
 
 @main.command()
-@click.argument("folder", type=click.Path(path_type=Path), default=Path("sample"))
-@click.option("--megabytes", default=30, show_default=True, help="About how much text.")
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path), default=Path("sample"))
+@click.option(
+    "--megabytes",
+    type=click.IntRange(min=1),
+    default=30,
+    show_default=True,
+    help="About how much text to take.",
+)
 def sample(folder: Path, megabytes: int) -> None:
-    """Make a small real corpus from the documentation installed on this machine."""
+    """Make a small real corpus of this machine's documentation.
+
+    Writes two crawls, of six and two shards, below FOLDER (by default `sample`). Nothing is
+    fetched from a network; on one machine the same bytes are written every time.
+    """
     from corpus_platform.stages.sample import make_sample
 
-    report = make_sample(folder, target_bytes=megabytes * 1_000_000)
-    click.echo(f"{folder}: {report}")
+    with SampleView(Console(highlight=False)) as view:
+        report = make_sample(folder, target_bytes=megabytes * 1_000_000, progress=view.progressed)
+    for line in sample_lines(report):
+        click.echo(line)
 
 
 @main.command()
 @config_option
-@click.option("--port", default=3000, show_default=True, help="Port on 127.0.0.1.")
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65535),
+    default=3000,
+    show_default=True,
+    help="Port on 127.0.0.1.",
+)
 def ui(config_file: Path, port: int) -> None:
-    """Serve the Dagster web UI, and run its daemon, on this corpus's instance."""
+    """Serve the Dagster web UI and daemon on this corpus's instance.
+
+    Only this machine can reach it. Stop it with Ctrl-C.
+    """
     from corpus_platform.defs.ui import serve
 
     sys.exit(serve(load_settings(config_file), config_file, port=port, say=click.echo))

@@ -7,12 +7,20 @@ Sources of numbers: [S0]..[S4] are the five documents the platform was specified
 
 import datetime
 import difflib
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
 import pydantic
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+)
 from pydantic_core import ErrorDetails
 
 from corpus_platform.errors import SettingsError
@@ -40,11 +48,39 @@ __all__ = [
     "load_settings",
 ]
 
+
+def _from_list(value: object) -> object:
+    """Return a YAML list as the tuple that a frozen section holds."""
+    if isinstance(value, list | tuple):
+        return tuple(value)
+    raise ValueError("a list is wanted")
+
+
+def _not_empty(value: tuple) -> tuple:
+    if not value:
+        raise ValueError("at least one is wanted")
+    return value
+
+
+def _from_text(value: object) -> object:
+    """Return a date that was written in quotes as the date."""
+    return datetime.date.fromisoformat(value) if isinstance(value, str) else value
+
+
+def _local(value: str) -> str:
+    if not value or "://" in value:
+        raise ValueError("the path of a local folder is wanted")
+    return value
+
+
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
+Names = Annotated[tuple[str, ...], BeforeValidator(_from_list)]
+Folder = Annotated[str, AfterValidator(_local)]
+Date = Annotated[datetime.date, BeforeValidator(_from_text)]
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 GateName = Annotated[str, StringConstraints(pattern=r"^[a-z_]+(/[a-z_]+)?$")]
 
-# Reserved before training, since they cannot be added later without new embeddings [S1, 4.4].
+# Reserved before training, since they cannot be added later without new embeddings [S1, 4.8].
 SPECIAL_TOKENS = (
     "<|endoftext|>",
     "<|im_start|>",
@@ -89,16 +125,17 @@ CODE_SUFFIXES = (
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
+    # Strict: YAML has types, so "300", true or 16.5 where a whole number belongs is a mistake.
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class Fields(_Section):
     """Names of the source's fields; everything else of a record goes to `meta`."""
 
-    id: str = "id"
-    url: str = "url"
-    text: str = "text"
-    lang: str = "lang"
+    id: str = Field("id", description="Identifier; where it is missing, `<shard>:<row>` counts.")
+    url: str = Field("url", description="Address; may be missing.")
+    text: str = Field("text", description="The text; a record without one goes to the quarantine.")
+    lang: str = Field("lang", description="Language code (`code` for programs); may be missing.")
 
 
 class SourceSettings(_Section):
@@ -108,7 +145,9 @@ class SourceSettings(_Section):
         description="Files, relative to the settings file; {crawl} names the crawl, * and {a,b} are patterns, ** is any depth."
     )
     crawl: Name | None = Field(None, description="The crawl, where the glob has no {crawl}.")
-    exclude: tuple[str, ...] = Field((), description="Patterns of files to leave out.")
+    exclude: Names = Field(
+        (), description="Patterns of files to leave out: of names, or of any end of a path."
+    )
     fields: Fields = Fields()
 
     @pydantic.model_validator(mode="after")
@@ -123,39 +162,58 @@ class SourceSettings(_Section):
 class TooShort(_Section):
     """Drop texts of fewer than `min_chars` code points."""
 
-    min_chars: int = Field(200, ge=0)  # [S1, 2.2]
+    min_chars: int = Field(200, ge=0, description="Fewest code points that stay [S1, 2.2].")
 
 
 class DupLines(_Section):
     """Drop texts whose lines repeat: 1 - distinct lines / lines above `max_share`."""
 
-    max_share: Share = 0.30  # [S1, 2.2]
-    # As written the rule counts blank lines, so that five paragraphs score 0.33 and are dropped.
-    count_blank: bool = False
+    max_share: Share = Field(
+        0.30, description="Largest share of repeated lines that stays [S1, 2.2]."
+    )
+    count_blank: bool = Field(
+        False,
+        description="Count blank lines, as the rule was written: then five paragraphs score 0.33 and are dropped.",
+    )
 
 
 class CharRepeat(_Section):
     """Drop texts in which one character stands more than `max_run` times in a row."""
 
-    max_run: int = Field(50, ge=1)  # [S1, 2.2]: (.)\1{50,}
+    max_run: int = Field(
+        50, ge=1, description=r"Longest run of one character that stays [S1, 2.2: `(.)\1{50,}`]."
+    )
 
 
 class LowAlnum(_Section):
     """Drop texts whose share of letters and numbers is below `min_share`."""
 
-    min_share: Share = 0.50  # [S1, 2.2]
-    # As written (str.isalnum) vowel signs count as junk: Hindi reaches 0.48, vowelled Arabic 0.42.
-    count_marks: bool = True
+    min_share: Share = Field(
+        0.50, description="Least share of letters and numbers that stays [S1, 2.2]."
+    )
+    count_marks: bool = Field(
+        True,
+        description="Count vowel signs too. As the rule was written they are junk: Hindi reaches 0.48, vowelled Arabic 0.42.",
+    )
 
 
 class LowLangConfidence(_Section):
     """Drop texts whose language cannot be told with confidence `min_score`."""
 
-    min_score: Share = 0.80  # [S1, 2.2]
-    max_bytes: int = Field(2000, ge=100)  # same label as the whole text in 98.8 % of documents
-    trust_given: bool = True  # half of all technical English is below 0.8
-    exempt_code: bool = True
-    code_suffixes: tuple[str, ...] = CODE_SUFFIXES
+    min_score: Share = Field(0.80, description="Least score of the language model [S1, 2.2].")
+    max_bytes: int = Field(
+        2000,
+        ge=100,
+        description="Bytes of text that the model looks at; same label as the whole text in 98.8 % of documents (measured).",
+    )
+    trust_given: bool = Field(
+        True,
+        description="Leave documents with a given `lang` alone: half of all technical English scores below 0.8 (measured).",
+    )
+    exempt_code: bool = Field(True, description="Leave program code alone.")
+    code_suffixes: Names = Field(
+        CODE_SUFFIXES, description="Ends of addresses that are program code."
+    )
 
 
 RuleSettings = TooShort | DupLines | CharRepeat | LowAlnum | LowLangConfidence
@@ -185,7 +243,7 @@ PRESETS: dict[str, dict[str, dict[str, object]]] = {
 class CleanSettings(_Section):
     """Which documents are dropped, by which rules, in which order."""
 
-    preset: Literal["web", "source_document", "none"] | tuple[str, ...] = Field(
+    preset: Literal["web", "source_document", "none"] | Names = Field(
         "web",
         description="`web`, `source_document` (the five rules as written), `none`, or a list of rule names in order.",
     )
@@ -208,6 +266,8 @@ class CleanSettings(_Section):
         chosen = (
             PRESETS[self.preset] if isinstance(self.preset, str) else {n: {} for n in self.preset}
         )
+        if not isinstance(self.preset, str) and len(chosen) < len(self.preset):
+            raise ValueError(f"preset: a rule is named twice in {list(self.preset)}")
         values = {name: dict(changes) for name, changes in chosen.items()}
         for name in values:
             if name not in RULES:
@@ -216,6 +276,9 @@ class CleanSettings(_Section):
             rule, _, field = key.partition(".")
             if rule not in values:
                 raise ValueError(f"set: {key!r}: rule {rule!r} is not in force under this preset")
+            if field not in RULES[rule].model_fields:
+                known = ", ".join(f"{rule}.{f}" for f in RULES[rule].model_fields)
+                raise ValueError(f"set: {key!r}: unknown key; this rule has {known}")
             values[rule][field] = value
         return {name: _rule(name, fields) for name, fields in values.items()}
 
@@ -235,12 +298,15 @@ class DedupSettings(_Section):
     shingle: Literal["auto", "char", "word"] = Field(
         "auto", description="auto: words in spaced scripts, characters in unspaced ones."
     )
-    width: int = Field(5, ge=1, le=64, description="Units in a shingle [S1, 3.3; S4].")
+    width: int = Field(5, ge=1, le=64, description="Units in a shingle [S1, 3.4; S4].")
     permutations: int = Field(128, ge=8, le=1024, description="Values in a signature, k [S1, 3.4].")
     bands: int = Field(16, ge=1, description="b; finds 0.947 of pairs at 0.8 with r = 8 [S1, 3.5].")
     rows: int = Field(8, ge=1, description="r; b * r = k.")
     threshold: float = Field(0.8, gt=0.0, le=1.0, description="Exact Jaccard of a near-copy [S1].")
-    keep: Literal["first_seen", "one_per_cluster"] = "first_seen"
+    keep: Literal["first_seen", "one_per_cluster"] = Field(
+        "first_seen",
+        description="first_seen: a document goes only if an earlier kept one is that similar; one_per_cluster: chains of copies keep one document [S1, 3.6].",
+    )
 
     @pydantic.model_validator(mode="after")
     def _bands_fit(self) -> "DedupSettings":
@@ -265,25 +331,41 @@ class DedupSettings(_Section):
 class TokenizerSettings(_Section):
     """The tokenizer that is trained once and then frozen."""
 
-    algorithm: Literal["bpe"] = "bpe"  # byte-level: no unknown token ever [S1, 4.4]
-    vocab_size: int = Field(32000, ge=300, le=1_000_000)  # [S1, 4.4]
-    sample_bytes: int = Field(
-        50_000_000, ge=1000, description="Upper bound of the text it is trained on, in UTF-8 bytes."
+    algorithm: Literal["bpe"] = Field(
+        "bpe", description="Byte-level BPE: no text is unknown to it [S1, 4.4]."
     )
-    seed: int = Field(42, ge=0)
+    vocab_size: int = Field(
+        32000,
+        ge=300,
+        le=1_000_000,
+        description="Tokens asked for; a small corpus yields fewer [S1, 4.6].",
+    )
+    sample_bytes: int = Field(
+        50_000_000,
+        ge=1000,
+        description="Upper bound of the text it is trained on, in UTF-8 bytes; bounds time and memory.",
+    )
+    seed: int = Field(42, ge=0, description="Chooses the sample.")
 
 
 class SplitSettings(_Section):
     """Which kept documents are held out for validation, by a keyed hash of their content."""
 
-    validation: float = Field(0.001, ge=0.0, lt=1.0)  # 0.1 % of documents [S1, 5.2]
-    seed: int = Field(42, ge=0)  # [S1, 5.2]
+    validation: float = Field(
+        0.001,
+        ge=0.0,
+        lt=1.0,
+        description="Share of kept documents, at least one document; 0 for none [S1, 5.7].",
+    )
+    seed: int = Field(42, ge=0, description="Chooses the documents [S1, 5.7].")
 
 
 class PackSettings(_Section):
     """How documents become token sequences."""
 
-    strategy: Literal["concat"] = "concat"
+    strategy: Literal["concat"] = Field(
+        "concat", description="concat: one stream of tokens, an end token after each document."
+    )
     sequence_length: int = Field(
         2048, ge=1, description="For concat only the report uses it: windows of the release."
     )
@@ -292,38 +374,63 @@ class PackSettings(_Section):
 class ShuffleSettings(_Section):
     """The global order of a release."""
 
-    seed: int = Field(42, ge=0)  # [S1, 5.2]
-    max_tokens_per_file: int = Field(100_000_000_000, ge=1)  # [S0, 2]
+    seed: int = Field(42, ge=0, description="Gives the order.")
+    max_tokens_per_file: int = Field(
+        100_000_000_000,
+        ge=1,
+        description="A file ends before the document that would pass it [S0].",
+    )
 
 
 class ReleaseSettings(_Section):
     """When a release is made, and how many are kept."""
 
-    when: Literal["nightly", "weekly", "manual"] = "nightly"
-    keep: int = Field(2, ge=1)
+    when: Literal["nightly", "weekly", "manual"] = Field(
+        "nightly",
+        description="manual: `corpus run` publishes nothing, the job `publish_release` in the UI does. Else it publishes when anything changed; nightly and weekly say when a schedule will.",
+    )
+    keep: int = Field(2, ge=1, description="Newest releases that a collection would spare; nothing is collected yet.")
+
+
+DROP_SHARES = {
+    "too_short": 0.5,
+    "dup_lines": 0.3,
+    "char_repeat": 0.1,
+    "low_alnum": 0.1,
+    "low_lang_confidence": 0.5,
+}
 
 
 class ChecksSettings(_Section):
     """Limits of the gates; shares are judged from `min_records` records on, below they warn."""
 
-    uncleared: Literal["exclude", "refuse"] = "exclude"
-    max_uncleared_share: Share = 0.1
-    min_records: int = Field(100, ge=1)
-    max_quarantined_share: Share = 0.01
-    max_drop_share: dict[str, Share] = Field(
-        default_factory=lambda: {
-            "too_short": 0.5,
-            "dup_lines": 0.3,
-            "char_repeat": 0.1,
-            "low_alnum": 0.1,
-            "low_lang_confidence": 0.5,
-        },
-        # Twice to ten times what preset `web` drops of shards of eight languages and code.
-        description="Per rule, the share of a shard's documents that it may drop.",
+    uncleared: Literal["exclude", "refuse"] = Field(
+        "exclude",
+        description="What is done with shards that a gate stopped: exclude leaves them out and lists them, refuse stops all.",
     )
-    min_kept_share: Share = 0.25  # the least of these shards kept 0.35
-    min_language_documents: int = Field(20, ge=1)
-    min_language_kept_share: Share = 0.1
+    max_uncleared_share: Share = Field(
+        0.1, description="Largest share of shards that may be left out; holds for any number."
+    )
+    min_records: int = Field(
+        100, ge=1, description="With fewer records a share proves nothing: it warns."
+    )
+    max_quarantined_share: Share = Field(
+        0.01, description="Share of a shard's records that cannot be read."
+    )
+    max_drop_share: dict[str, Share] = Field(
+        default_factory=DROP_SHARES.copy,
+        description="Per rule, the share of a shard's documents that it may drop; a rule not named keeps its default. 1.6 to 12.5 times the most that `web` drops of 15 real shards (decision 0005).",
+    )
+    min_kept_share: Share = Field(
+        0.25,
+        description="Share of a shard's documents that must stay; the least of 15 real shards kept 0.353 (decision 0005).",
+    )
+    min_language_documents: int = Field(
+        20, ge=1, description="A language with at least so many documents is looked at by itself."
+    )
+    min_language_kept_share: Share = Field(
+        0.1, description="Share of such a language's documents that must stay."
+    )
 
     @pydantic.field_validator("max_drop_share")
     @classmethod
@@ -331,29 +438,31 @@ class ChecksSettings(_Section):
         for name in value:
             if name not in RULES:
                 raise ValueError(f"no rule {name!r}; rules are {', '.join(RULES)}")
-        return value
+        return {**DROP_SHARES, **value}
 
 
 class Waiver(_Section):
     """A named exception to one gate for one partition."""
 
-    gate: GateName
-    partition: str | None = Field(None, description="None for an all-shard asset.")
-    reason: str = Field(min_length=3)
-    expires: datetime.date
+    gate: GateName = Field(description="Name of the gate.")
+    partition: str | None = Field(
+        None, description="The shard; left out for a gate over the whole corpus."
+    )
+    reason: str = Field(min_length=3, description="Why; shown wherever the gate is.")
+    expires: Date = Field(description="Last day on which it holds.")
 
 
 class ScheduleSettings(_Section):
-    """When the nightly refresh runs."""
+    """When the nightly refresh runs. Checked, and without effect: no schedule is defined yet."""
 
-    cron: str = "0 2 * * *"
-    timezone: str = "UTC"
+    cron: str = Field("0 2 * * *", description="Minute, hour, day, month, weekday.")
+    timezone: str = Field("UTC", description="Where that hour is.")
 
 
 class SlackSettings(_Section):
-    """Where alerts go; the token comes from SLACK_BOT_TOKEN."""
+    """Where alerts go. Checked, and without effect: nothing is sent yet."""
 
-    channel: str = "#corpus"
+    channel: str = Field("#corpus", description="Name of the channel.")
 
 
 class AlertsSettings(_Section):
@@ -371,8 +480,12 @@ class RunSettings(_Section):
 class Settings(_Section):
     """Everything in `corpus.yaml`. `base` is the folder of the file."""
 
-    storage: str = "data"
-    sources: tuple[SourceSettings, ...] = Field(min_length=1)
+    storage: Folder = Field(
+        "data", description="Folder of all artifacts and releases, relative to the settings file."
+    )
+    sources: Annotated[
+        tuple[SourceSettings, ...], BeforeValidator(_from_list), AfterValidator(_not_empty)
+    ]
     clean: CleanSettings = CleanSettings()
     dedup: DedupSettings = DedupSettings()
     tokenizer: TokenizerSettings = TokenizerSettings()
@@ -381,7 +494,7 @@ class Settings(_Section):
     shuffle: ShuffleSettings = ShuffleSettings()
     release: ReleaseSettings = ReleaseSettings()
     checks: ChecksSettings = ChecksSettings()
-    waivers: tuple[Waiver, ...] = ()
+    waivers: Annotated[tuple[Waiver, ...], BeforeValidator(_from_list)] = ()
     schedule: ScheduleSettings = ScheduleSettings()
     alerts: AlertsSettings = AlertsSettings()
     run: RunSettings = RunSettings()
@@ -399,31 +512,64 @@ def load_settings(path: Path) -> Settings:
     Raises SettingsError naming the file, the key and the value.
     """
     try:
-        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+        raw = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # a SafeLoader
     except FileNotFoundError as error:
         raise SettingsError(f"{path}: no such settings file; name one with --config") from error
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path}: cannot be read: {error}") from error
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:  # e.g. the date 2027-02-30
         raise SettingsError(f"{path}: not YAML: {error}") from error
     if not isinstance(raw, dict):
         raise SettingsError(f"{path}: a mapping of keys is wanted, found {type(raw).__name__}")
     if "base" in raw:
-        raise SettingsError(f"{path}: base: unknown key")
+        raise SettingsError(f"{path}: base: unknown key (got {_short(raw['base'])})")
     try:
         return Settings.model_validate({**raw, "base": path.parent.absolute()})
     except pydantic.ValidationError as error:
-        raise SettingsError("\n".join(_explain(path, e) for e in error.errors())) from error
+        raise SettingsError("\n".join(_explain(path, raw, error.errors()))) from error
 
 
-def _explain(path: Path, error: ErrorDetails) -> str:
-    key = ".".join(str(part) for part in error["loc"]) or "(the file)"
-    if error["type"] == "extra_forbidden":
-        close = difflib.get_close_matches(str(error["loc"][-1]), _known_keys(), n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
-        return f"{path}: {key}: unknown key{hint}"
-    message = error["msg"].removeprefix("Value error, ")
-    return f"{path}: {key}: {message} (got {_short(error['input'])})"
+class _Loader(yaml.SafeLoader):
+    """Reads YAML, and refuses a key that is written twice: the first would be lost in silence."""
+
+    def construct_mapping(self, node: yaml.Node, deep: bool = False) -> dict:
+        seen: set[str] = set()
+        for key, _ in node.value if isinstance(node, yaml.MappingNode) else []:
+            if str(key.value) in seen:
+                raise yaml.constructor.ConstructorError(
+                    problem=f"key {key.value!r} is written twice", problem_mark=key.start_mark
+                )
+            seen.add(str(key.value))
+        return super().construct_mapping(node, deep)
+
+
+def _explain(path: Path, raw: object, errors: Iterable[ErrorDetails]) -> list[str]:
+    """Return a line for each key; what a value might have been instead stands in one line."""
+    lines: dict[str, tuple[list[str], str]] = {}
+    for error in errors:
+        key, value = ".".join(_key(error, raw)) or "(the file)", f" (got {_short(error['input'])})"
+        message = error["msg"].removeprefix("Value error, ")
+        if error["type"] == "extra_forbidden":
+            message = f"unknown key{_hint(str(error['loc'][-1]))}"
+        told = error["type"] == "missing" or "(got " in message
+        lines.setdefault(key, ([], "" if told else value))[0].append(message)
+    return [f"{path}: {key}: {'; or '.join(said)}{got}" for key, (said, got) in lines.items()]
+
+
+def _key(error: ErrorDetails, raw: object) -> Iterator[str]:
+    """Yield the parts of a key as far as the file has them: pydantic adds names of types."""
+    for part in error["loc"]:
+        inside = dict(enumerate(raw)) if isinstance(raw, list) else raw
+        if isinstance(inside, Mapping) and part in inside:
+            yield str(part)
+            raw = inside[part]
+        elif error["type"] == "missing":
+            yield str(part)
+
+
+def _hint(key: str) -> str:
+    close = difflib.get_close_matches(key, _known_keys(), n=1, cutoff=0.7)
+    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def _short(value: object) -> str:

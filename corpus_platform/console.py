@@ -1,6 +1,6 @@
-"""What the `corpus` command draws: progress bars of a run, and tables of tallies, plans, states."""
+"""What the `corpus` command draws: progress of runs and samples, tables of tallies, plans, states."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Protocol
 
@@ -10,15 +10,25 @@ from rich.progress import (
     MofNCompleteColumn,
     Progress,
     TaskID,
+    TaskProgressColumn,
     TextColumn,
     TimeElapsedColumn,
 )
 from rich.table import Table
 
+from corpus_platform.config import RULES
 from corpus_platform.planner import Due, Survey
+from corpus_platform.stages.sample import SampleReport
 from corpus_platform.stages.tally import CrawlTally
 
-__all__ = ["RunView", "crawl_table", "plan_table", "status_table"]
+__all__ = [
+    "RunView",
+    "SampleView",
+    "crawl_table",
+    "plan_table",
+    "sample_lines",
+    "status_table",
+]
 
 
 class _Task(Protocol):
@@ -91,6 +101,68 @@ class RunView:
         self._progress.stop()
 
 
+class SampleView:
+    """Progress of a sample: a bar for its reading and one for its writing; lines where no terminal."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TimeElapsedColumn(),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        self._bars: dict[str, TaskID] = {}
+
+    def progressed(self, what: str, done: int, total: int | None) -> None:
+        """Show what was read or written last, and how much of all that is."""
+        verb = what.partition(" ")[0]
+        if verb not in self._bars:
+            self._bars[verb] = self._progress.add_task(what, total=total)
+        self._progress.update(self._bars[verb], description=what, completed=done, total=total)
+        if not self._console.is_terminal and total:
+            self._console.print(f"{what}: {done / total:.0%}", markup=False)
+
+    def __enter__(self) -> "SampleView":
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._progress.stop()
+
+
+def sample_lines(report: SampleReport) -> Iterator[str]:
+    """Yield what a sample holds, in words."""
+    on_disk = sum(shard.file_bytes for shard in report.shards)
+    yield (
+        f"{report.folder}: {report.documents:,} documents in {len(report.shards)} shards of two"
+        f" crawls; {_megabytes(report.text_bytes)} of text, {_megabytes(on_disk)} on disk"
+    )
+    kinds = ", ".join(f"{kind.documents:,} {kind.kind}" for kind in report.kinds)
+    yield f"taken: {kinds}"
+    yield (
+        f"met again in the second crawl: {report.met_again:,} as they were,"
+        f" {report.met_again_changed:,} in a later version"
+    )
+    yield f"left out: {report.left_out_short:,} too short, {report.left_out_unreadable:,} not text"
+    if report.short_of_target:
+        yield (
+            f"this machine has {_megabytes(report.short_of_target)} less documentation than the"
+            f" {_megabytes(report.target_bytes)} asked for"
+        )
+
+
+def _megabytes(count: int) -> str:
+    return f"{count / 1e6:.1f} MB"
+
+
 def crawl_table(crawls: Mapping[str, CrawlTally]) -> Table:
     """Return the flow of documents and tokens, a column per crawl and one for all."""
     table = Table(title="What became of the documents")
@@ -105,13 +177,18 @@ def crawl_table(crawls: Mapping[str, CrawlTally]) -> Table:
 def _rows(crawls: Mapping[str, CrawlTally]) -> list[tuple[str, list[int]]]:
     every = list(crawls.values())
     reasons = sorted({r for c in every for r in c.quarantined})
-    rules = list(dict.fromkeys(r for c in every for r in c.dropped))
+    faults = sorted({r for c in every for r in c.known_faults})
+    rules = [r for r in RULES if any(r in c.dropped for c in every)]
     return [
         ("shards", [c.shards for c in every]),
         ("lines", [c.lines for c in every]),
         *((f"  quarantined: {r}", [c.quarantined[r] for c in every]) for r in reasons),
         ("documents", [c.documents for c in every]),
         *((f"  dropped: {r}", [c.dropped[r] for c in every]) for r in rules),
+        *(
+            (f"    hit only by a known fault: {r}", [c.known_faults[r] for c in every])
+            for r in faults
+        ),
         ("cleaned", [c.cleaned for c in every]),
         ("  exact copies", [c.exact_copies for c in every]),
         ("  near copies", [c.near_copies for c in every]),

@@ -88,7 +88,7 @@ class DamagedShard(Uncleared):
 
     def __init__(self, shard: str, *, reason: str, offset: int | None = None) -> None:
         self.offset = offset
-        super().__init__("raw_shards", shard, gate="readable", reason=reason)
+        super().__init__("cleaned_documents", shard, gate="readable", reason=reason)
 
 
 class Busy(CorpusError):

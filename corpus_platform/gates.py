@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from corpus_platform.config import RULES, ChecksSettings, Waiver
 
-__all__ = ["GATES", "Finding", "Gate", "blocking", "judge"]
+__all__ = ["GATES", "Finding", "Gate", "blocking", "judge", "unmeasured"]
 
 Numbers = Mapping[str, float]
 
@@ -66,6 +66,11 @@ def judge(
             )
         findings.append(_waive(finding, partition, waivers, today))
     return findings
+
+
+def unmeasured(asset: str, reason: str) -> list[Finding]:
+    """Return a failure of every gate of an asset whose files cannot be measured; no waiver helps."""
+    return [Finding(gate.name, passed=False, reason=reason) for gate in GATES[asset]]
 
 
 def blocking(findings: Iterable[Finding]) -> list[Finding]:
@@ -177,7 +182,7 @@ def _drop_rate(rule: str) -> Gate:
     return _at_most(
         f"drop_rate_{rule}",
         (f"dropped/{rule}", "documents"),
-        lambda checks: checks.max_drop_share.get(rule, 1.0),
+        lambda checks: checks.max_drop_share[rule],
         f"The share of documents that the rule {rule} drops is at most its limit.",
     )
 
@@ -266,7 +271,7 @@ GATES: dict[str, tuple[Gate, ...]] = {
         _at_most(
             "uncleared",
             ("uncleared", "shards"),
-            lambda c: c.max_uncleared_share,
+            lambda c: 0.0 if c.uncleared == "refuse" else c.max_uncleared_share,
             "The share of shards left out is at most its limit.",
             always=True,
         ),

@@ -165,6 +165,9 @@ def _judge(project: Project, asset: str, partition: str | None, artifact: Artifa
         first = refusals[0]
         reason = _failure(artifact) or first.reason
         return State(asset, partition, "blocked", reason, gate=first.gate, manifest=path)
+    unsettled = project.chain[asset].unsettled
+    if unsettled is not None and (reason := unsettled(project, artifact)) is not None:
+        return _to_make(project, asset, partition, reason)
     warnings = "; ".join(f"{f.gate}: {f.reason}" for f in findings if not f.passed)
     return State(asset, partition, "current", warnings, manifest=path)
 

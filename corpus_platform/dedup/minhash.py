@@ -5,7 +5,6 @@ from the library, its arithmetic is done here in numpy blocks (the library hashe
 in Python). `scheme` names all that signatures depend on; storing and comparing it is the caller's.
 """
 
-import datasketch
 import numpy as np
 import numpy.typing as npt
 
@@ -24,6 +23,8 @@ class MinHasher:
     def __init__(self, permutations: int, *, seed: int = 1) -> None:
         if permutations < 1:
             raise UsageError(f"permutations = {permutations}: a signature has at least one value")
+        import datasketch  # half a second, for scipy: only where signatures are made
+
         library = datasketch.MinHash(num_perm=permutations, seed=seed, scheme=_LIBRARY_SCHEME)
         a, b = library.permutations
         self._a, self._b = a.reshape(-1, 1), b.reshape(-1, 1)

@@ -69,16 +69,30 @@ def _execute(
 
 
 def _failures(result: dg.ExecuteInProcessResult) -> Iterator[dict[str, str]]:
-    for event in result.all_events:
-        if event.event_type == dg.DagsterEventType.STEP_FAILURE:
-            data = event.step_failure_data
-            given = data.user_failure_data
-            error = data.error_display_string.strip() if data.error else "failed"
-            yield {
-                "step": event.step_key or "",
-                "reason": given.description if given and given.description else error,
-                "refused": str(bool(given and "gate" in given.metadata)),
-            }
+    """Yield why a run failed: each failed gate, what a step said, or the error behind it."""
+    for check in result.get_asset_check_evaluations():
+        if not check.passed and check.severity == dg.AssetCheckSeverity.ERROR:
+            yield {"reason": f"{check.check_name}: {check.description}", "refused": "True"}
+    for event in result.get_step_failure_events():
+        given = event.step_failure_data.user_failure_data
+        if given is not None and given.description:
+            refused = "gate" in given.metadata
+            yield {"reason": given.description, "refused": str(refused)}
+        elif not _is_failed_gate(event):
+            yield {"reason": _innermost(event), "refused": "False"}
+
+
+def _is_failed_gate(event: dg.DagsterEvent) -> bool:
+    error = event.step_failure_data.error
+    return error is not None and error.cls_name == "DagsterAssetCheckFailedError"
+
+
+def _innermost(event: dg.DagsterEvent) -> str:
+    """Return the message of the error that a step ended with; its trace stands in the log."""
+    error = event.step_failure_data.error
+    while error is not None and error.cause is not None:
+        error = error.cause
+    return error.message.strip() if error is not None else "failed without an error"
 
 
 def _seconds(result: dg.ExecuteInProcessResult) -> Iterator[tuple[str, float]]:

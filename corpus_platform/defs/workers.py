@@ -188,11 +188,7 @@ def _outcome(task: Task, answer: dict) -> Outcome:
     return Outcome(
         task,
         success=answer["success"],
-        refused=bool(failures) and all(_is_refusal(f) for f in failures),
+        refused=bool(failures) and all(f["refused"] == "True" for f in failures),
         reasons=tuple(f["reason"] for f in failures),
         seconds=answer["seconds"],
     )
-
-
-def _is_refusal(failure: dict[str, str]) -> bool:
-    return failure["refused"] == "True" or failure["step"].endswith("_gates")

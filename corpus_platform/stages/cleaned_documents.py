@@ -195,6 +195,10 @@ def _audit(project: Project, shard: str | None, folder: Path, ledger: Json) -> d
         "unaccounted": abs(ledger["lines"] - found) + twice,
         "decompressed_bytes": ledger["decompressed_bytes"],
         **{f"dropped/{rule}": by_rule.get(rule, 0) for rule in RULES},
+        **{
+            f"dropped_by_known_fault/{rule}": count
+            for rule, count in ledger.get("dropped_by_known_faults_only", {}).items()
+        },
         **dict(_languages(kept, ledger["languages"])),
     }
 

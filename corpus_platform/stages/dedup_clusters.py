@@ -35,7 +35,8 @@ from corpus_platform.stages.project import Product, Progress, Project, Report, S
 from corpus_platform.stages.shingles_on_disk import ShinglesOnDisk, gather_shingles
 from corpus_platform.stages.tables import write_table
 from corpus_platform.stages.uncleared import included_shards
-from corpus_platform.storage.files import publish_bytes
+from corpus_platform.storage.artifacts import Artifact
+from corpus_platform.storage.files import publish_bytes, read_if_there
 from corpus_platform.storage.manifest import Json
 from corpus_platform.text.folding import fold
 
@@ -56,7 +57,7 @@ def cluster_documents(project: Project, *, progress: Progress = quiet) -> Report
     included = included_shards(project)
     with project.making(ASSET, None) as making:
         report = making.current()
-        if report is None or not _published(project, report):
+        if report is None or _missing_verdict(project, report.artifact):
             signed = _read_signed(project, included.shards)
             table, edges, counts = _cluster(project, signed, progress)
             with making.draft() as draft:
@@ -76,20 +77,29 @@ def cluster_documents(project: Project, *, progress: Progress = quiet) -> Report
     return report
 
 
-def _published(project: Project, report: Report) -> bool:
-    """Tell whether every verdict of a clusters artifact is there and whole."""
-    for shard, key in report.artifact.manifest.ledger["verdicts"].items():
+def _missing_verdict(project: Project, artifact: Artifact) -> str | None:
+    """Return a shard whose verdict is not there or not whole, None where all are."""
+    for shard, key in artifact.manifest.ledger["verdicts"].items():
         found = project.store.find("dedup_verdicts", shard, key)
         if found is None or project.store.damage(found):
-            return False
-    return True
+            return shard
+    return None
+
+
+def _pointer(artifact: Artifact) -> bytes:
+    return (json.dumps({"key": artifact.entry.key}) + "\n").encode()
 
 
 def _point_to(project: Project, report: Report) -> None:
-    data = (json.dumps({"key": report.artifact.entry.key}) + "\n").encode()
-    path = latest_path(project)
-    if not path.exists() or path.read_bytes() != data:
-        publish_bytes(path, data)
+    if read_if_there(latest_path(project)) != _pointer(report.artifact):
+        publish_bytes(latest_path(project), _pointer(report.artifact))
+
+
+def _unsettled(project: Project, artifact: Artifact) -> str | None:
+    if read_if_there(latest_path(project)) != _pointer(artifact):
+        return "other clusters were the last to count; its verdicts are to be put in force"
+    shard = _missing_verdict(project, artifact)
+    return None if shard is None else f"the verdict of {shard} is missing or damaged"
 
 
 @dataclass(frozen=True)
@@ -362,5 +372,11 @@ def _inputs(project: Project, _: str | None) -> dict[str, str]:
 
 
 STAGE = Stage(
-    asset=ASSET, version=1, per_shard=False, settings=_settings, inputs=_inputs, audit=_audit
+    asset=ASSET,
+    version=1,
+    per_shard=False,
+    settings=_settings,
+    inputs=_inputs,
+    audit=_audit,
+    unsettled=_unsettled,
 )

@@ -127,7 +127,7 @@ def _write_bins(
             for row, id_, start, end in zip(rows, ids, starts, encoded.ends, strict=True):
                 split, tokens = splits[row], int(end - start) + 1  # the writer adds the EOS
                 writers[split].append(encoded.flat[start:end])
-                added = (BIN_NAMES[split], written[split], tokens, shard, row, id_)
+                added = (bin_files(BIN_NAMES[split])[0], written[split], tokens, shard, row, id_)
                 written[split] += tokens
                 for name, value in zip(RELEASE_DOCUMENTS.names, added, strict=True):
                     columns[name].append(value)
@@ -138,7 +138,7 @@ def _counts(documents: pa.Table) -> dict[str, int]:
     frame = pl.DataFrame(documents)
     counts = {}
     for split, name in BIN_NAMES.items():
-        part = frame.filter(pl.col("file") == name)
+        part = frame.filter(pl.col("file") == bin_files(name)[0])
         counts[f"{split}_documents"] = len(part)
         counts[f"{split}_tokens"] = int(part["tokens"].sum())
     return counts
@@ -151,7 +151,7 @@ def _audit(project: Project, shard: str | None, folder: Path, ledger: Json) -> d
     verdict = project.present("dedup_verdicts", shard).path(VERDICT_FILE)
     kept = pl.read_parquet(verdict).filter("kept").select("row", "split")
     found = documents.select(
-        "row", split=pl.col("file").replace_strict({v: k for k, v in BIN_NAMES.items()})
+        "row", split=pl.col("file").replace_strict({bin_files(v)[0]: k for k, v in BIN_NAMES.items()})
     )
     numbers: dict[str, float] = {
         "documents_differing": len(kept.join(found, on=["row", "split"], how="anti"))
@@ -162,7 +162,7 @@ def _audit(project: Project, shard: str | None, folder: Path, ledger: Json) -> d
     totals = {"tokens_unaccounted": 0, "ids_out_of_range": 0, "bad_ends": 0, "undecodable": 0}
     texts = _sampled_texts(project, shard, documents)
     for split, name in BIN_NAMES.items():
-        part = documents.filter(pl.col("file") == name)
+        part = documents.filter(pl.col("file") == bin_files(name)[0])
         bin_ = open_token_bin(folder, name, expect_tokenizer=encoder.fingerprint)
         for key, value in _measure(bin_, part, encoder, texts).items():
             totals[key] += value

@@ -42,7 +42,8 @@ class Stage:
 
     `settings` and `inputs` say what goes into a partition; `audit` reads the files in a folder and
     returns the numbers that the asset's gates look at; `witness` looks at what no file of the
-    artifact can tell, such as a source that has changed since; `ready` whether it could be made.
+    artifact can tell, such as a source that has changed since; `ready` whether it could be made; `unsettled` says in
+    words what is still to be done after an artifact is there, such as pointing to it.
     """
 
     asset: str
@@ -54,6 +55,7 @@ class Stage:
     common: Callable[["Project"], Json] | None = None  # where `settings` needs a shard
     witness: Callable[["Project", str | None, Artifact], None] | None = None  # raises Uncleared
     ready: Callable[["Project", str | None], None] | None = None  # raises Uncleared
+    unsettled: Callable[["Project", Artifact], str | None] | None = None
 
     def code_settings(self, project: "Project") -> Json:
         """Return the settings it takes that are the same for every shard."""

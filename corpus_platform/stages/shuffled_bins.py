@@ -24,7 +24,14 @@ from corpus_platform.stages.packed_bins import BIN_NAMES, PACKED_DOCUMENTS, bin_
 from corpus_platform.stages.project import Product, Progress, Project, Report, Stage, quiet
 from corpus_platform.stages.tables import write_table
 from corpus_platform.stages.tokenizer import TOKENIZER_FILE
-from corpus_platform.storage.files import canonical_json, file_sha256, publish_bytes
+from corpus_platform.stages.uncleared import check_share_left_out
+from corpus_platform.storage.artifacts import Artifact
+from corpus_platform.storage.files import (
+    canonical_json,
+    file_sha256,
+    publish_bytes,
+    read_if_there,
+)
 from corpus_platform.storage.manifest import Json
 
 __all__ = ["STAGE", "current_path", "publish_release", "release_in_force"]
@@ -63,15 +70,22 @@ def publish_release(project: Project, *, progress: Progress = quiet) -> Report:
     return report
 
 
+def _pointer(artifact: Artifact) -> bytes:
+    whole = {"id": artifact.folder.name, "content": artifact.content}
+    return (json.dumps(whole, sort_keys=True) + "\n").encode()
+
+
 def _move_current(project: Project, report: Report) -> None:
     if any(f.blocks for f in report.findings):
         return
-    folder = report.artifact.folder
-    whole = {"id": folder.name, "path": folder.name, "content": report.artifact.content}
-    data = (json.dumps(whole, sort_keys=True) + "\n").encode()
-    path = current_path(project)
-    if not path.exists() or path.read_bytes() != data:
-        publish_bytes(path, data)
+    if read_if_there(current_path(project)) != _pointer(report.artifact):
+        publish_bytes(current_path(project), _pointer(report.artifact))
+
+
+def _unsettled(project: Project, artifact: Artifact) -> str | None:
+    if read_if_there(current_path(project)) != _pointer(artifact):
+        return "another release is in force; this one is to become current"
+    return None
 
 
 def _included(project: Project) -> tuple[list[str], dict[str, str]]:
@@ -81,24 +95,19 @@ def _included(project: Project) -> tuple[list[str], dict[str, str]]:
     out would be passed.
     """
     ledger = latest_clusters(project).manifest.ledger
-    shards, excluded = [], dict(ledger["excluded"])
+    shards, refusals = [], {}
     for shard in sorted(ledger["verdicts"], key=lambda s: s.split("/", 1)):
         try:
             project.require("packed_bins", shard)
         except Uncleared as refusal:
             if refusal.gate == "current":
                 raise
-            excluded[shard] = str(refusal)
+            refusals[shard] = refusal
         else:
             shards.append(shard)
-    checks = project.settings.checks
-    limit = 0.0 if checks.uncleared == "refuse" else checks.max_uncleared_share
-    share = len(excluded) / (len(excluded) + len(shards))
-    if share > limit:
-        first = next(iter(excluded.values()))
-        reason = f"{len(excluded)} shards left out, share {share:.3f}, limit {limit}: {first}"
-        raise Uncleared(ASSET, None, gate="uncleared", reason=reason)
-    return shards, excluded
+    check_share_left_out(project, ASSET, len(shards), refusals)
+    packs = {shard: f"{r.asset}: {r.gate}" for shard, r in refusals.items()}
+    return shards, dict(ledger["excluded"]) | packs
 
 
 @dataclass(frozen=True)
@@ -134,7 +143,7 @@ class _Order:
 def _shuffled(sources: Sequence[_Packed], name: str, seed: int) -> _Order:
     parts, keys = [], []
     for index, source in enumerate(sources):
-        part = source.documents.filter(pl.col("file") == name)
+        part = source.documents.filter(pl.col("file") == bin_files(name)[0])
         parts.append(part.with_columns(source=pl.lit(index, pl.Int64)))
         keys.append(document_keys(seed, source.shard, part["row"].to_numpy()))
     whole = pl.concat(parts)
@@ -219,7 +228,7 @@ def _document_table(
     tokens = ordered.tokens[chosen]
     names = pa.array([s.shard for s in sources], pa.string())
     columns = {
-        "file": pa.array([base] * len(chosen), pa.string()),
+        "file": pa.array([bin_files(base)[0]] * len(chosen), pa.string()),
         "start": np.cumsum(tokens) - tokens,
         "tokens": tokens,
         "shard": names.take(pa.array(ordered.source[chosen])),
@@ -233,11 +242,14 @@ def _write_companions(project: Project, draft: Path, documents: pa.Table) -> lis
     rows = write_table(draft / DOCUMENTS, documents, dictionary=["file", "shard"])
     tokenizer = project.require("tokenizer", None).path(TOKENIZER_FILE).read_bytes()
     (draft / TOKENIZER_FILE).write_bytes(tokenizer)
-    settings = project.settings.model_dump(
-        mode="json", exclude={"storage", "sources", "run", "alerts"}
-    )
+    # Only what is part of the products' content: a limit changes no byte of a release.
+    settings = {asset: stage.code_settings(project) for asset, stage in _settled_stages(project)}
     (draft / SETTINGS_FILE).write_text(canonical_json(settings) + "\n", encoding="utf-8")
     return [Product(DOCUMENTS, rows=rows), Product(TOKENIZER_FILE), Product(SETTINGS_FILE)]
+
+
+def _settled_stages(project: Project) -> list[tuple[str, Stage]]:
+    return [(a, s) for a, s in project.chain.items() if a not in ("raw_shards", "dedup_verdicts")]
 
 
 def _ledger(project: Project, documents: pa.Table) -> dict[str, object]:
@@ -289,7 +301,7 @@ def _released(folder: Path, documents: pl.DataFrame) -> tuple[Documents, int]:
         bin_ = open_token_bin(folder, base)
         differing += file_sha256(folder / f"{base}.bin") != bin_.header.bin_sha256
         differing += file_sha256(folder / f"{base}.index") != bin_.header.index_sha256
-        part = documents.filter(pl.col("file") == base).sort("start")
+        part = documents.filter(pl.col("file") == bin_files(base)[0]).sort("start")
         found.update(_hashed(bin_, base.rsplit("-", 1)[0], part))
     return found, differing
 
@@ -301,7 +313,7 @@ def _packed(project: Project, shards: Sequence[str]) -> Documents:
         documents = pl.read_parquet(artifact.path(PACKED_DOCUMENTS))
         for name in BIN_NAMES.values():
             bin_ = open_token_bin(artifact.folder, name)
-            found.update(_hashed(bin_, name, documents.filter(pl.col("file") == name)))
+            found.update(_hashed(bin_, name, documents.filter(pl.col("file") == bin_files(name)[0])))
     return found
 
 
@@ -332,5 +344,11 @@ def _inputs(project: Project, _: str | None) -> dict[str, str]:
 
 
 STAGE = Stage(
-    asset=ASSET, version=1, per_shard=False, settings=_settings, inputs=_inputs, audit=_audit
+    asset=ASSET,
+    version=1,
+    per_shard=False,
+    settings=_settings,
+    inputs=_inputs,
+    audit=_audit,
+    unsettled=_unsettled,
 )

@@ -5,7 +5,7 @@ It holds what is current; shards that are blocked or not yet made count as far a
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 
 import polars as pl
 
@@ -35,10 +35,16 @@ class CrawlTally:
     validation_documents: int = 0
     train_tokens: int = 0
     validation_tokens: int = 0
+    # Of the dropped, those that a rule hits only by a known fault of its definition.
+    known_faults: Counter[str] = field(default_factory=Counter)
 
     def to_json(self) -> dict[str, object]:
-        """Return the counts as JSON values."""
-        return asdict(self) | {"quarantined": dict(self.quarantined), "dropped": dict(self.dropped)}
+        """Return the counts as JSON values; `known_faults` only where there are such rules."""
+        counts = {f.name: getattr(self, f.name) for f in fields(self)}
+        plain = {n: dict(v) if isinstance(v, Counter) else v for n, v in counts.items()}
+        if not plain["known_faults"]:
+            del plain["known_faults"]
+        return plain
 
 
 def tally(project: Project) -> dict[str, CrawlTally]:
@@ -64,6 +70,7 @@ def _add_cleaned(project: Project, shard: str, crawl: CrawlTally) -> None:
     crawl.cleaned += ledger["kept"]
     crawl.quarantined.update(ledger["quarantined"])
     crawl.dropped.update(ledger["dropped"])
+    crawl.known_faults.update(ledger.get("dropped_by_known_faults_only", {}))
 
 
 def _add_packed(project: Project, shard: str, crawl: CrawlTally) -> None:

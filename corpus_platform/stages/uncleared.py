@@ -1,12 +1,12 @@
 """Which shards an all-shard stage may read, and whether it may go on without the others."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from corpus_platform.errors import Uncleared
 from corpus_platform.stages.project import Project
 
-__all__ = ["Included", "included_shards"]
+__all__ = ["Included", "check_share_left_out", "included_shards"]
 
 ASSET = "dedup_clusters"
 CHAIN = ("raw_shards", "cleaned_documents", "minhash_signatures")
@@ -14,10 +14,15 @@ CHAIN = ("raw_shards", "cleaned_documents", "minhash_signatures")
 
 @dataclass(frozen=True)
 class Included:
-    """The shards that are cleared, in key order, and the reason of each that is not."""
+    """The shards that are cleared, in key order, and why each other one is not."""
 
     shards: tuple[str, ...]
-    excluded: dict[str, str]
+    refusals: dict[str, Uncleared]
+
+    @property
+    def excluded(self) -> dict[str, str]:
+        """Asset and gate by shard left out: words for a ledger, free of paths and hosts."""
+        return {shard: f"{r.asset}: {r.gate}" for shard, r in self.refusals.items()}
 
 
 def included_shards(project: Project, *, pending: Collection[str | None] = ()) -> Included:
@@ -27,37 +32,40 @@ def included_shards(project: Project, *, pending: Collection[str | None] = ()) -
     when too many shards are left out: any under `checks.uncleared: refuse`, more than the share
     `checks.max_uncleared_share` in any case.
     """
-    shards, excluded = [], {}
+    shards, refusals = [], {}
     for shard in project.shards():
-        reason = None if shard in pending else _refusal(project, shard)
-        if reason is None:
+        refusal = None if shard in pending else _refusal(project, shard)
+        if refusal is None:
             shards.append(shard)
         else:
-            excluded[shard] = reason
-    _judge(project, len(shards), excluded)
-    return Included(tuple(shards), excluded)
+            refusals[shard] = refusal
+    check_share_left_out(project, ASSET, len(shards), refusals)
+    return Included(tuple(shards), refusals)
 
 
-def _refusal(project: Project, shard: str) -> str | None:
+def _refusal(project: Project, shard: str) -> Uncleared | None:
     try:
         for asset in CHAIN:
             project.require(asset, shard)
     except Uncleared as refusal:
-        return str(refusal)
+        return refusal
     return None
 
 
-def _judge(project: Project, included: int, excluded: dict[str, str]) -> None:
+def check_share_left_out(
+    project: Project, asset: str, included: int, refusals: Mapping[str, Uncleared]
+) -> None:
+    """Raise Uncleared (gate `uncleared`) when an asset would leave out more than it may."""
     checks = project.settings.checks
     if not included:
-        first = next(iter(excluded.values()), "no shard is registered")
-        raise Uncleared(ASSET, None, gate="uncleared", reason=f"no shard is cleared: {first}")
-    share = len(excluded) / (included + len(excluded))
+        first = next(iter(refusals.values()), "no shard is registered")
+        raise Uncleared(asset, None, gate="uncleared", reason=f"no shard is cleared: {first}")
+    share = len(refusals) / (included + len(refusals))
     limit = 0.0 if checks.uncleared == "refuse" else checks.max_uncleared_share
     if share > limit:
-        names = "; ".join(list(excluded.values())[:5])
+        names = "; ".join(str(r) for r in list(refusals.values())[:5])
         reason = (
-            f"{len(excluded)} of {included + len(excluded)} shards are not cleared"
+            f"{len(refusals)} of {included + len(refusals)} shards are not cleared"
             f" ({share:.3f}, limit {limit}): {names}"
         )
-        raise Uncleared(ASSET, None, gate="uncleared", reason=reason)
+        raise Uncleared(asset, None, gate="uncleared", reason=reason)

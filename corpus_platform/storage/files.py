@@ -18,6 +18,7 @@ __all__ = [
     "flush_file",
     "flush_folder",
     "publish_bytes",
+    "read_if_there",
     "safe_name",
     "text_sha256",
 ]
@@ -92,6 +93,14 @@ def publish_bytes(path: Path, data: bytes) -> None:
     finally:
         beside.unlink(missing_ok=True)
     flush_folder(path.parent)
+
+
+def read_if_there(path: Path) -> bytes | None:
+    """Return the bytes of a small file, None where there is none."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
 
 
 def safe_name(name: str) -> str:
