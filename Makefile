@@ -1,7 +1,7 @@
 # Everything is done in .venv; what a stamp file there is newer than is not installed again.
 # `make run` on a bare machine needs nothing but make and Python 3.11, 3.12 or 3.13 with venv.
 .DEFAULT_GOAL := help
-.PHONY: help run test test-long check lint ui lock clean
+.PHONY: help run test test-long check lint ui docs install-dev lock clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -14,14 +14,16 @@ SAMPLE := sample/crawl=2026-44/part-00001.parquet
 export DAGSTER_DISABLE_TELEMETRY := 1
 
 help:
-	@echo 'make run        make a small corpus out of this machine'\''s documentation, and run everything on it'
-	@echo 'make ui         the web UI over the same data'
-	@echo 'make test       all tests but the slow ones'
-	@echo 'make test-long  the slow tests'
-	@echo 'make check      format, lint, types, import rules and tests: green before every commit'
-	@echo 'make lint       the same without the tests'
-	@echo 'make lock       pin the newest versions that pyproject.toml allows'
-	@echo 'make clean      remove .venv and caches; sample, data and history stay'
+	@echo 'make run           make a small corpus out of this machine'\''s documentation, and run everything on it'
+	@echo 'make ui            the web UI over the same data'
+	@echo 'make test          all tests but the slow ones'
+	@echo 'make test-long     the slow tests'
+	@echo 'make check         format, lint, types, import rules and tests: green before every commit'
+	@echo 'make lint          the same without the tests'
+	@echo 'make install-dev   what run and test install, and no more'
+	@echo 'make docs          write the parts of docs/ that are made from the code'
+	@echo 'make lock          pin the newest versions that pyproject.toml allows'
+	@echo 'make clean         remove .venv and caches; sample, data and history stay'
 
 run: $(RUN)
 	test -f '$(SAMPLE)' || $(BIN)/corpus sample sample
@@ -44,6 +46,11 @@ lint: $(DEV)
 
 check: lint test
 
+install-dev: $(DEV)
+
+docs: $(DEV)
+	$(BIN)/python docs/build.py
+
 $(BIN)/python:
 	@for name in python3.11 python3.12 python3.13 python3; do \
 	    if $$name -c 'import ensurepip, sys, venv; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' \
@@ -56,11 +63,13 @@ $(BIN)/python:
 
 # The build tool is pinned too, so that nothing unpinned is fetched to install this package.
 $(RUN): requirements.lock pyproject.toml | $(BIN)/python
+	@echo 'installing into $(VENV): a minute or two'
 	$(PIP) --require-hashes -r requirements.lock
 	$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@
 
 $(DEV): requirements-dev.lock requirements.lock pyproject.toml | $(BIN)/python
+	@echo 'installing into $(VENV): a minute or two'
 	$(PIP) --require-hashes -r requirements-dev.lock
 	$(PIP) --no-deps --no-build-isolation -e .
 	@touch $(RUN) $@

@@ -21,8 +21,9 @@ from corpus_platform.console import (
     RunView,
     SampleView,
     crawl_table,
-    plan_table,
+    plan_lines,
     sample_lines,
+    status_lines,
     status_table,
 )
 from corpus_platform.errors import CorpusError
@@ -138,7 +139,7 @@ def run(config_file: Path, json_file: Path | None) -> None:
     for reason in result.failed:
         console.print(f"failed: {reason}", soft_wrap=True, markup=False)
     if not result.executed:
-        console.print("nothing was due: everything is current")
+        console.print("nothing was due" if blocked else "nothing was due: everything is current")
     console.print(
         f"release {release['id']} in {release['path']}" if release else "no release is in force",
         soft_wrap=True,
@@ -153,16 +154,15 @@ def _name(entry: planner.Blocked | planner.Due) -> str:
 
 @main.command()
 @config_option
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def plan(config_file: Path, *, as_json: bool) -> None:
     """Show what would run, and why; write nothing."""
     due = planner.survey(_reading(load_settings(config_file))).due
     if as_json:
         click.echo(json.dumps([dataclasses.asdict(d) for d in due], indent=1))
-    elif due:
-        Console(highlight=False).print(plan_table(due))
     else:
-        click.echo("nothing is due: everything is current")
+        for line in plan_lines(due):
+            click.echo(line)
 
 
 @main.command()
@@ -180,7 +180,10 @@ def status(config_file: Path, *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(_status_json(found), indent=1))
     else:
-        Console(highlight=False).print(status_table(found))
+        console = Console(highlight=False)
+        console.print(status_table(found))
+        for line in status_lines(found):
+            console.print(line, soft_wrap=True, markup=False)
 
 
 def _status_json(found: planner.Survey) -> dict[str, dict[str, dict[str, str | None]]]:
@@ -298,10 +301,10 @@ def sample(folder: Path, megabytes: int) -> None:
 @config_option
 @click.option(
     "--port",
-    type=click.IntRange(1, 65535),
+    type=click.IntRange(0, 65535),
     default=3000,
     show_default=True,
-    help="Port on 127.0.0.1.",
+    help="Port on 127.0.0.1; 0 takes a free one.",
 )
 def ui(config_file: Path, port: int) -> None:
     """Serve the Dagster web UI and daemon on this corpus's instance.

@@ -78,7 +78,7 @@ Names = Annotated[tuple[str, ...], BeforeValidator(_from_list)]
 Folder = Annotated[str, AfterValidator(_local)]
 Date = Annotated[datetime.date, BeforeValidator(_from_text)]
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
-GateName = Annotated[str, StringConstraints(pattern=r"^[a-z_]+(/[a-z_]+)?$")]
+GateName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*(/[a-z0-9_]+)?$")]
 
 # Reserved before training, since they cannot be added later without new embeddings [S1, 4.8].
 SPECIAL_TOKENS = (
@@ -389,7 +389,11 @@ class ReleaseSettings(_Section):
         "nightly",
         description="manual: `corpus run` publishes nothing, the job `publish_release` in the UI does. Else it publishes when anything changed; nightly and weekly say when a schedule will.",
     )
-    keep: int = Field(2, ge=1, description="Newest releases that a collection would spare; nothing is collected yet.")
+    keep: int = Field(
+        2,
+        ge=1,
+        description="Newest releases that a collection would spare; nothing is collected yet.",
+    )
 
 
 DROP_SHARES = {
@@ -460,13 +464,13 @@ class ScheduleSettings(_Section):
 
 
 class SlackSettings(_Section):
-    """Where alerts go. Checked, and without effect: nothing is sent yet."""
+    """Where alerts go; the token will come from SLACK_BOT_TOKEN."""
 
     channel: str = Field("#corpus", description="Name of the channel.")
 
 
 class AlertsSettings(_Section):
-    """Who hears of failures."""
+    """Who hears of failures. Checked, and without effect: nothing is sent yet."""
 
     slack: SlackSettings | None = None
 
@@ -536,7 +540,7 @@ class _Loader(yaml.SafeLoader):
         seen: set[str] = set()
         for key, _ in node.value if isinstance(node, yaml.MappingNode) else []:
             if str(key.value) in seen:
-                raise yaml.constructor.ConstructorError(
+                raise yaml.MarkedYAMLError(
                     problem=f"key {key.value!r} is written twice", problem_mark=key.start_mark
                 )
             seen.add(str(key.value))
@@ -568,7 +572,7 @@ def _key(error: ErrorDetails, raw: object) -> Iterator[str]:
 
 
 def _hint(key: str) -> str:
-    close = difflib.get_close_matches(key, _known_keys(), n=1, cutoff=0.7)
+    close = difflib.get_close_matches(key, _known_keys(), n=1, cutoff=0.75)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 

@@ -1,4 +1,4 @@
-"""What the `corpus` command draws: progress of runs and samples, tables of tallies, plans, states."""
+"""What the `corpus` command draws: progress of runs and samples, tallies, plans, states."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
@@ -25,8 +25,9 @@ __all__ = [
     "RunView",
     "SampleView",
     "crawl_table",
-    "plan_table",
+    "plan_lines",
     "sample_lines",
+    "status_lines",
     "status_table",
 ]
 
@@ -200,26 +201,43 @@ def _rows(crawls: Mapping[str, CrawlTally]) -> list[tuple[str, list[int]]]:
     ]
 
 
-def plan_table(due: Sequence[Due]) -> Table:
-    """Return what is due and why."""
-    table = Table(title=f"{len(due)} due")
-    for name in ("asset", "partition", "reason"):
-        table.add_column(name, overflow="fold")
+def plan_lines(due: Sequence[Due]) -> Iterator[str]:
+    """Yield what is due and why, in the order in which it would run."""
     for entry in due:
-        table.add_row(entry.asset, entry.partition or "", entry.reason)
-    return table
+        yield f"{_place(entry.asset, entry.partition)}: {entry.reason}"
+    yield f"{len(due)} due; `corpus run` makes them" if due else "nothing is due: all is current"
+
+
+def _place(asset: str, partition: str | None) -> str:
+    return asset if partition is None else f"{asset}[{partition}]"
 
 
 def status_table(found: Survey) -> Table:
-    """Return a row per shard, a column per asset, and reasons below for what is not current."""
-    table = Table(title="Shards and assets")
-    assets = list(dict.fromkeys(s.asset for s in found.states))
+    """Return a row per shard, a column per asset that is made shard by shard."""
+    table = Table(title="Shards")
+    of_shards = [s for s in found.states if s.partition is not None]
+    assets = list(dict.fromkeys(s.asset for s in of_shards))
     shards: dict[str, dict[str, str]] = {}
-    for state in found.states:
-        shards.setdefault(state.partition or "(corpus)", {})[state.asset] = state.state
+    for state in of_shards:
+        shards.setdefault(state.partition or "", {})[state.asset] = state.state
     table.add_column("shard", overflow="fold")
     for asset in assets:
-        table.add_column(asset)
+        table.add_column(asset.replace("_", "_\n"), no_wrap=True)
     for shard, row in shards.items():
         table.add_row(shard, *(row.get(asset, "") for asset in assets))
     return table
+
+
+def status_lines(found: Survey) -> Iterator[str]:
+    """Yield how the assets over all shards stand, then what is blocked or warned of, and why."""
+    for state in found.states:
+        if state.partition is None:
+            yield f"{state.asset}: {state.state}"
+    for state in found.states:
+        place = _place(state.asset, state.partition)
+        if state.gate is not None:
+            yield f"blocked: {place}: {state.gate}: {state.reason}"
+        elif state.state == "current" and state.reason:
+            yield f"warning: {place}: {state.reason}"
+    if found.due:
+        yield f"{len(found.due)} due: `corpus plan` says why, `corpus run` makes them"

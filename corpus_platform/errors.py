@@ -69,7 +69,8 @@ class Uncleared(CorpusError):
         super().__init__(f"{where}: {gate}: {reason}")
 
     def __reduce__(self) -> tuple:
-        return _rebuild_uncleared, (type(self), self.asset, self.partition, self.gate, self.reason)
+        where = (self.asset, self.partition, self.gate, self.reason)
+        return _rebuild_uncleared, (type(self), *where), vars(self)
 
 
 def _rebuild_uncleared(

@@ -122,7 +122,7 @@ def _at_most(
         total = numbers[whole]
         value, limit = _share(numbers[part], total), limit_of(checks)
         reason = f"{part} {value:.4f} of {total:,.0f} {whole}, limit {limit}"
-        few = total < checks.min_records and not always
+        few = not always and total < checks.min_records
         return Finding(
             name, value <= limit, reason, value=value, limit=limit, warns=few and value > limit
         )
@@ -146,10 +146,10 @@ def _kept_share(numbers: Numbers, checks: ChecksSettings) -> Finding:
 
 def _language_yield(numbers: Numbers, checks: ChecksSettings) -> Finding:
     """Find the language of enough documents of which the smallest share was kept."""
-    limit, worst = checks.min_language_kept_share, ("", 1.0, 0.0)
+    total, limit, worst = numbers["documents"], checks.min_language_kept_share, ("", 1.0, 0.0)
     for number, documents in numbers.items():
         kind, _, rest = number.partition("/")
-        language, _, what = rest.partition("/")
+        language, _, what = rest.rpartition("/")
         if kind != "language" or what != "documents" or documents < checks.min_language_documents:
             continue
         value = numbers[f"language/{language}/kept"] / documents
@@ -159,7 +159,7 @@ def _language_yield(numbers: Numbers, checks: ChecksSettings) -> Finding:
     reason = (
         f"kept {value:.4f} of {documents:,.0f} documents in {language!r}, limit {limit}"
         if language
-        else f"no language of {checks.min_language_documents} documents lost any"
+        else f"no language of {checks.min_language_documents} among {total:,.0f} documents lost any"
     )
     return Finding("language_yield", value >= limit, reason, value=value, limit=limit)
 
@@ -210,7 +210,7 @@ GATES: dict[str, tuple[Gate, ...]] = {
             "records are not accounted for",
             "Lines = kept + dropped + quarantined, counted in the written files.",
         ),
-        Gate("not_empty", "Documents came in and none came out.", _not_empty),
+        Gate("not_empty", "Where documents came in, some came out.", _not_empty),
         _at_most(
             "quarantined",
             ("quarantined", "lines"),

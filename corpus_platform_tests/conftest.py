@@ -1,9 +1,14 @@
 """Fixtures that every test may use."""
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
+
+from corpus_platform.config import load_settings
+from corpus_platform.stages.chain import open_project
+from corpus_platform_tests.small import run_chain, write_small_corpus
 
 
 @pytest.fixture(scope="session")
@@ -14,3 +19,19 @@ def shared() -> Path:
     if not (folder / "corpus" / "shards.json").is_file():
         pytest.skip("needs the shared test corpus (set CORPUS_SHARED to its folder)")
     return folder
+
+
+@pytest.fixture(scope="session")
+def finished_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a small corpus of which everything is made; nobody changes it."""
+    folder = tmp_path_factory.mktemp("finished")
+    config = write_small_corpus(folder)
+    run_chain(open_project(load_settings(config)))
+    return folder
+
+
+@pytest.fixture
+def finished(finished_once: Path, tmp_path: Path) -> Path:
+    """The settings file of a copy of that corpus."""
+    shutil.copytree(finished_once, tmp_path / "finished")
+    return tmp_path / "finished" / "corpus.yaml"

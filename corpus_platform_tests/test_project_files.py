@@ -1,6 +1,7 @@
 """The files at the top of the repository agree with the code and hold nothing of one machine."""
 
 import re
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,20 @@ def test_tests_run_on_the_versions_that_are_shipped() -> None:
     assert _pins(LOCKS[0]) - _pins(LOCKS[1]) == set()
 
 
-def test_both_copies_of_dagster_yaml_are_one() -> None:
-    packaged = TOP / "corpus_platform" / "defs" / "dagster.yaml"
-    assert (TOP / "dagster.yaml").read_bytes() == packaged.read_bytes()
+def test_the_wheel_brings_the_command_and_the_instance_settings(tmp_path: Path) -> None:
+    builder = pytest.importorskip("hatchling.builders.wheel").WheelBuilder(str(TOP))
+    (path,) = builder.build(directory=str(tmp_path), versions=["standard"])
+    with zipfile.ZipFile(path) as wheel:
+        names = set(wheel.namelist())
+        yaml_in_it = wheel.read("corpus_platform/defs/dagster.yaml")
+        entry_points = wheel.read(next(n for n in names if n.endswith("entry_points.txt")))
+    assert yaml_in_it == (TOP / "dagster.yaml").read_bytes()
+    assert b"corpus = corpus_platform.cli:main" in entry_points
+    assert {n.split("/")[0] for n in names if ".dist-info" not in n} == {"corpus_platform"}
+
+
+def test_make_help_names_every_target() -> None:
+    text = (TOP / "Makefile").read_text(encoding="utf-8")
+    phony = re.findall(r"^\.PHONY: (.+)$", text, re.MULTILINE)[0].split()
+    shown = re.findall(r"^\t@echo 'make ([a-z-]+)  ", text, re.MULTILINE)
+    assert sorted([*shown, "help"]) == sorted(phony)

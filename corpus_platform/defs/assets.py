@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import dagster as dg
 
 from corpus_platform.config import Settings
+from corpus_platform.defs.columns import columns_metadata
 from corpus_platform.defs.partitions import SHARDS
 from corpus_platform.defs.reporting import materialize
 from corpus_platform.defs.resources import Corpus
@@ -57,6 +58,7 @@ def _shard_assets(settings: Settings) -> Assets:
         group_name="ingest",
         kinds={"parquet"},
         code_version=_code_version(settings, "cleaned_documents"),
+        metadata=columns_metadata("cleaned_documents"),
     )
     def cleaned_documents(
         context: dg.AssetExecutionContext, corpus: Corpus
@@ -71,6 +73,7 @@ def _shard_assets(settings: Settings) -> Assets:
         group_name="ingest",
         kinds={"parquet"},
         code_version=_code_version(settings, "minhash_signatures"),
+        metadata=columns_metadata("minhash_signatures"),
     )
     def minhash_signatures(
         context: dg.AssetExecutionContext, corpus: Corpus
@@ -88,6 +91,7 @@ def _corpus_assets(settings: Settings) -> Assets:
         group_name="corpus",
         kinds={"parquet"},
         code_version=_code_version(settings, "dedup_clusters"),
+        metadata=columns_metadata("dedup_clusters"),
     )
     def dedup_clusters(context: dg.AssetExecutionContext, corpus: Corpus) -> dg.MaterializeResult:
         """One row per cleaned document: cluster, kept or dropped, twin, similarity, split."""
@@ -105,6 +109,7 @@ def _corpus_assets(settings: Settings) -> Assets:
         partitions_def=SHARDS,
         group_name="corpus",
         kinds={"parquet"},
+        metadata=columns_metadata("dedup_verdicts"),
         description="Per shard (row, kept, split); reported by dedup_clusters where it changed.",
     )
 
@@ -133,6 +138,7 @@ def _token_assets(settings: Settings) -> Assets:
         group_name="tokens",
         kinds={"binary"},
         code_version=_code_version(settings, "packed_bins"),
+        metadata=columns_metadata("packed_bins"),
     )
     def packed_bins(context: dg.AssetExecutionContext, corpus: Corpus) -> dg.MaterializeResult:
         """The tokens of a shard's kept documents, each ended by one EOS, with their index."""
@@ -144,6 +150,7 @@ def _token_assets(settings: Settings) -> Assets:
         group_name="tokens",
         kinds={"binary"},
         code_version=_code_version(settings, "shuffled_bins"),
+        metadata=columns_metadata("shuffled_bins"),
     )
     def shuffled_bins(context: dg.AssetExecutionContext, corpus: Corpus) -> dg.MaterializeResult:
         """A release: all documents in one seeded random order, what a training run pins."""

@@ -10,8 +10,10 @@ import dagster as dg
 
 from corpus_platform.defs.partitions import SHARDS
 from corpus_platform.defs.resources import Corpus
-from corpus_platform.gates import GATES, Finding
+from corpus_platform.errors import CorpusError
+from corpus_platform.gates import GATES, Finding, unmeasured
 from corpus_platform.stages.chain import CHAIN
+from corpus_platform.stages.project import Project
 
 __all__ = ["build_checks"]
 
@@ -34,17 +36,25 @@ def _check(asset: str) -> dg.AssetChecksDefinition:
         for gate in GATES[asset]
     ]
 
-    @dg.multi_asset_check(name=f"{asset}_gates", specs=specs)
+    @dg.multi_asset_check(name=f"{asset}_gates", specs=specs, can_subset=not per_shard)
     def gates(
         context: dg.AssetCheckExecutionContext, corpus: Corpus
     ) -> Iterator[dg.AssetCheckResult]:
         partition = context.partition_key if per_shard else None
-        project = corpus.project()
-        numbers = project.audit(asset, partition)
-        for finding in project.findings(asset, partition, numbers):
-            yield _result(asset, partition, finding)
+        wanted = {key.name for key in context.selected_asset_check_keys}
+        for finding in _findings(corpus.project(), asset, partition):
+            if finding.gate in wanted:
+                yield _result(asset, partition, finding)
 
     return gates
+
+
+def _findings(project: Project, asset: str, partition: str | None) -> list[Finding]:
+    """Judge an artifact as it lies there; one that cannot be measured fails every gate."""
+    try:
+        return project.findings(asset, partition, project.audit(asset, partition))
+    except CorpusError as error:
+        return unmeasured(asset, str(error))
 
 
 def _result(asset: str, partition: str | None, finding: Finding) -> dg.AssetCheckResult:

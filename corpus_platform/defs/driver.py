@@ -3,9 +3,11 @@
 Each phase surveys anew what is due, so that what one made decides what the next has to make.
 """
 
+import contextlib
+import signal
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from corpus_platform.config import Settings
 from corpus_platform.defs.home import open_instance, prepare_home
 from corpus_platform.defs.jobs import JOB_OF
 from corpus_platform.defs.partitions import SHARDS_NAME
-from corpus_platform.defs.workers import Progressed, Task, Workers
+from corpus_platform.defs.workers import Progressed, Task, Workers, fail_unfinished
 from corpus_platform.planner import Survey, survey
 from corpus_platform.stages.chain import open_project
 from corpus_platform.stages.project import Project
@@ -60,10 +62,12 @@ def run_everything(settings: Settings, config_file: Path, watcher: Watcher) -> R
     home = prepare_home(settings, config_file)
     run_lease = settings.storage_path / "leases" / "run.lease"
     with (
+        _interrupted_by_sigterm(),
         _PeakMemory() as peak,
         lease.hold(run_lease, waiting=watcher.waiting),
         open_instance() as instance,
     ):
+        fail_unfinished(instance, "the command that drove this run was killed")
         project = open_project(settings)
         _register(project, instance)
         result = RunResult(survey(project))
@@ -74,6 +78,19 @@ def run_everything(settings: Settings, config_file: Path, watcher: Watcher) -> R
         result.seconds = {name: round(value, 3) for name, value in seconds.items()}
     result.peak_rss_bytes = peak.bytes
     return result
+
+
+@contextlib.contextmanager
+def _interrupted_by_sigterm() -> Generator[None]:
+    """Have SIGTERM end the block as Ctrl-C does, so that workers and their runs end with it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _register(project: Project, instance: dg.DagsterInstance) -> None:

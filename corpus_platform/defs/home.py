@@ -12,7 +12,7 @@ import dagster as dg
 from corpus_platform.config import Settings
 from corpus_platform.storage.files import publish_bytes
 
-__all__ = ["open_instance", "prepare_home"]
+__all__ = ["open_instance", "packaged", "prepare_home"]
 
 
 def prepare_home(settings: Settings, config_file: Path) -> Path:
@@ -34,12 +34,16 @@ def open_instance() -> dg.DagsterInstance:
     return dg.DagsterInstance.get()
 
 
+def packaged(name: str) -> Path:
+    """Return where a file of the repository's top lies: in the installed package, or there."""
+    here = Path(__file__).resolve()
+    installed = here.with_name(name)
+    return installed if installed.exists() else here.parents[2] / name
+
+
 def _copy_defaults(beside: Path, target: Path) -> None:
     """Copy the instance settings: those beside the settings file, else the package's own."""
-    here = Path(__file__).resolve()
-    for source in (beside, here.with_name("dagster.yaml"), here.parents[2] / "dagster.yaml"):
-        if source.exists():
-            wanted = source.read_bytes()
-            if not target.exists() or target.read_bytes() != wanted:
-                publish_bytes(target, wanted)
-            return
+    source = beside if beside.exists() else packaged(beside.name)
+    wanted = source.read_bytes()
+    if not target.exists() or target.read_bytes() != wanted:
+        publish_bytes(target, wanted)

@@ -1,6 +1,6 @@
 """How a stage's report reaches the UI: numbers as metadata that plots, refusals as failures."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import dagster as dg
 
@@ -10,6 +10,12 @@ from corpus_platform.stages.project import Progress, Report
 
 __all__ = ["materialize", "numbers_metadata"]
 
+SHARES = (
+    ("kept_share", "kept", "documents"),
+    ("quarantined_share", "quarantined", "lines"),
+    ("exact_copy_share", "exact_copies", "documents"),
+    ("near_copy_share", "near_copies", "documents"),
+)
 MAX_NUMBERS = 200  # each event is a row of the event log
 
 
@@ -55,10 +61,15 @@ def _result(report: Report) -> dg.MaterializeResult:
 
 
 def numbers_metadata(numbers: Mapping[str, float]) -> dict[str, dg.MetadataValue | str | float]:
-    """Return numbers under stable names, and each drop as a rate beside its count."""
-    metadata: dict[str, dg.MetadataValue | str | float] = dict(list(numbers.items())[:MAX_NUMBERS])
-    documents = numbers.get("documents", 0)
+    """Return numbers under stable names, after the shares that a person looks at first."""
+    whole = [*_shares(numbers), *numbers.items()]
+    return dict(whole[:MAX_NUMBERS])
+
+
+def _shares(numbers: Mapping[str, float]) -> Iterator[tuple[str, float]]:
+    for name, part, total in SHARES:
+        if part in numbers and numbers.get(total):
+            yield name, numbers[part] / numbers[total]
     for name, value in numbers.items():
-        if name.startswith("dropped/") and documents:
-            metadata[f"drop_rate/{name.removeprefix('dropped/')}"] = value / documents
-    return metadata
+        if name.startswith("dropped/") and numbers.get("documents"):
+            yield f"drop_rate/{name.removeprefix('dropped/')}", value / numbers["documents"]

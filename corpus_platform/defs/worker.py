@@ -22,6 +22,7 @@ from corpus_platform.defs.progress import PROGRESS_FD
 __all__ = ["main"]
 
 TASK_TAG = "corpus/task"
+USER_TAG = "user"  # the UI shows it as who launched the run
 
 
 def main() -> None:
@@ -57,7 +58,7 @@ def _execute(
     result = job.execute_in_process(
         instance=instance,
         partition_key=task.get("partition"),
-        tags={TASK_TAG: task["id"]},
+        tags={TASK_TAG: task["id"], USER_TAG: "corpus run"},
         raise_on_error=False,
     )
     return {

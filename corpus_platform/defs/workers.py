@@ -4,8 +4,10 @@ Each worker executes one run at a time on the shared instance. A worker that die
 with it: the run is reported failed here, and a fresh worker takes the next task.
 """
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -14,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from types import TracebackType
 
 import dagster as dg
@@ -22,7 +24,13 @@ import dagster as dg
 from corpus_platform.defs.worker import TASK_TAG
 from corpus_platform.errors import StageFailed
 
-__all__ = ["Outcome", "Progressed", "Task", "Workers"]
+__all__ = ["Outcome", "Progressed", "Task", "Workers", "fail_unfinished", "is_driven"]
+
+UNFINISHED = (
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+)
 
 
 @dataclass(frozen=True)
@@ -55,6 +63,7 @@ class Workers:
         self._idle: SimpleQueue[_Worker] = SimpleQueue()
         self._all: list[_Worker] = []
         self._lock = threading.Lock()
+        self._stopped = False
 
     def run(self, tasks: Sequence[Task], progressed: Progressed) -> Iterator[Outcome]:
         """Execute tasks side by side; yield outcomes as they come."""
@@ -65,15 +74,15 @@ class Workers:
                     yield future.result()
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
-                self.stop()
+                self.stop()  # the threads see their workers' ends, so that the pool's comes soon
                 raise
 
     def stop(self) -> None:
-        """End all workers at once."""
+        """Kill all workers at once, and start no more."""
         with self._lock:
+            self._stopped = True
             for worker in self._all:
-                worker.stop()
-            self._all.clear()
+                worker.kill()
 
     def __enter__(self) -> "Workers":
         return self
@@ -85,6 +94,8 @@ class Workers:
         trace: TracebackType | None,
     ) -> None:
         self.stop()
+        for worker in self._all:
+            worker.close()
 
     def _execute(self, task: Task, progressed: Progressed) -> Outcome:
         worker = self._take()
@@ -96,15 +107,18 @@ class Workers:
         return outcome
 
     def _take(self) -> "_Worker":
-        if not self._idle.empty():
-            return self._idle.get()
+        with contextlib.suppress(Empty):
+            return self._idle.get_nowait()
         with self._lock:
+            if self._stopped:
+                raise StageFailed("the command is ending: no more work is begun")
             worker = _Worker(self._logs / f"worker-{len(self._all)}.log")
             self._all.append(worker)
         return worker
 
     def _bury(self, worker: "_Worker") -> None:
-        worker.stop()
+        worker.kill()
+        worker.close()
         with self._lock:
             if worker in self._all:
                 self._all.remove(worker)
@@ -152,23 +166,22 @@ class _Worker:
         code = self._process.wait()
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
         words = f"the worker process ended by {how}; its log is {self._log}"
-        unfinished = [dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.STARTING]
-        filters = dg.RunsFilter(tags={TASK_TAG: self._task_id}, statuses=unfinished)
-        for run in instance.get_runs(filters):
-            instance.report_run_failed(run, words)
+        fail_unfinished(instance, words, task=self._task_id)
         return words
 
-    def stop(self) -> None:
+    def kill(self) -> None:
         """Kill the process and whatever it started."""
-        if self._process.poll() is None:
-            os.killpg(self._process.pid, 9)
-        self._process.wait()
+        if self._process.returncode is None:  # not reaped, so that the group's number is still its
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+
+    def close(self) -> None:
+        """Close the pipes to a dead process."""
         for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None and not pipe.closed:
-                try:
+            if pipe is not None:
+                with contextlib.suppress(BrokenPipeError):
                     pipe.close()
-                except BrokenPipeError:
-                    continue
 
     @property
     def _pipe_in(self):
@@ -181,6 +194,21 @@ class _Worker:
         if self._process.stdout is None:
             raise StageFailed("a worker has no standard output")
         return self._process.stdout
+
+
+def fail_unfinished(instance: dg.DagsterInstance, words: str, *, task: str | None = None) -> None:
+    """Report runs of workers that are dead as failed: that of one task, or all."""
+    for run in instance.get_runs(dg.RunsFilter(statuses=list(UNFINISHED))):
+        if is_driven(run) and task in (None, run.tags[TASK_TAG]):
+            instance.report_run_failed(run, words)
+
+
+def is_driven(run: dg.DagsterRun) -> bool:
+    """Tell whether a command's worker executes a run, and not the daemon.
+
+    A run that was started anew in the UI bears its parent's tags, and is no worker's.
+    """
+    return TASK_TAG in run.tags and run.parent_run_id is None
 
 
 def _outcome(task: Task, answer: dict) -> Outcome:

@@ -25,8 +25,8 @@ _BATCH_CHARACTERS = 8_000_000
 class ShardRecords:
     """The records of one shard, in batches and in order; each iteration reads the files anew.
 
-    `decompressed_bytes` (of Parquet: of the row groups, as their footer says) and
-    `stored_bytes_read` tell how far the last iteration has come. Rows, lines and offsets run on
+    `decompressed_bytes` (of Parquet: of the row groups, as their footer says), `stored_bytes_read`
+    and `records_read` tell how far the last iteration has come. Rows, lines and offsets run on
     over the members of a bundle, as if they were one stream.
     """
 
@@ -37,6 +37,7 @@ class ShardRecords:
         self._shard, self._max_record_bytes = shard, max_record_bytes
         self.decompressed_bytes = 0
         self.stored_bytes_read = 0
+        self.records_read = 0
 
     def __iter__(self) -> Iterator[list[Document | Rejected]]:
         batch: list[Document | Rejected] = []
@@ -51,7 +52,7 @@ class ShardRecords:
             yield batch
 
     def _records(self) -> Iterator[Document | Rejected]:
-        self.decompressed_bytes = self.stored_bytes_read = 0
+        self.decompressed_bytes = self.stored_bytes_read = self.records_read = 0
         cursor = Cursor()
         for path in self._members:
             before = self.stored_bytes_read
@@ -59,6 +60,7 @@ class ShardRecords:
                 with path.open("rb") as file:
                     yield from self._member(file, cursor)
                 self.stored_bytes_read = before + path.stat().st_size
+                self.records_read = cursor.row
             except DamagedShard as error:
                 if len(self._members) == 1:
                     raise

@@ -24,7 +24,7 @@ from corpus_platform.stages.tables import TableWriter
 from corpus_platform.storage.artifacts import Artifact
 from corpus_platform.storage.manifest import Json
 
-__all__ = ["DOCUMENTS", "STAGE", "clean_documents"]
+__all__ = ["DOCUMENTS", "STAGE", "clean_documents", "language_counts"]
 
 ASSET = "cleaned_documents"
 SURE_SCORE = LowLangConfidence().min_score
@@ -42,8 +42,8 @@ def clean_documents(project: Project, shard: str, *, progress: Progress = quiet)
     Raises DamagedShard when the shard cannot be read to its end: that is recorded, and no document
     of it is published.
     """
-    raw = project.require("raw_shards", shard)
     with project.making(ASSET, shard) as making:
+        raw = project.require("raw_shards", shard)
         if (report := making.current()) is not None:
             return report
         try:
@@ -81,7 +81,7 @@ def _clean(
             Product(TOMBSTONE_FILE, rows=tombstones.close()),
             Product(QUARANTINE_FILE, rows=quarantine.close()),
         ]
-        ledger = counts.ledger(records.decompressed_bytes)
+        ledger = counts.ledger(records.records_read, records.decompressed_bytes)
         return making.publish(draft, products, ledger=ledger)
 
 
@@ -122,10 +122,10 @@ class _Counts:
         self._faults.update(cost_of_faults(batch, self._rules))
         self._kept += int(verdicts.kept.sum())
 
-    def ledger(self, decompressed_bytes: int) -> dict[str, object]:
+    def ledger(self, lines: int, decompressed_bytes: int) -> dict[str, object]:
         documents = self._kept + self._dropped.total()
         ledger: dict[str, object] = {
-            "lines": documents + self._quarantined.total(),
+            "lines": lines,  # as the reader counted them
             "quarantined": dict(self._quarantined),
             "documents": documents,
             "dropped": dict(self._dropped),
@@ -183,16 +183,22 @@ def _audit(project: Project, shard: str | None, folder: Path, ledger: Json) -> d
     dropped = pl.read_parquet(folder / TOMBSTONE_FILE, columns=["row", "rule"])
     quarantined = pq.read_metadata(folder / QUARANTINE_FILE).num_rows
     rows = pl.concat([kept["row"], dropped["row"]])
-    twice = len(rows) - rows.n_unique()
-    found = len(rows) + quarantined
+    lines, found = ledger["lines"], len(rows) + quarantined
     by_rule = dict(dropped["rule"].value_counts().iter_rows())
+    unaccounted = (
+        max(abs(lines - found), abs(sum(ledger["languages"].values()) - len(rows)))
+        + len(rows)
+        - rows.n_unique()
+        + int(((rows < 0) | (rows >= lines)).sum())
+        + sum(count for rule, count in by_rule.items() if rule not in RULES)
+    )
     return {
         "readable": 1,
-        "lines": ledger["lines"],
+        "lines": lines,
         "documents": len(rows),
         "kept": len(kept),
         "quarantined": quarantined,
-        "unaccounted": abs(ledger["lines"] - found) + twice,
+        "unaccounted": unaccounted,
         "decompressed_bytes": ledger["decompressed_bytes"],
         **{f"dropped/{rule}": by_rule.get(rule, 0) for rule in RULES},
         **{
@@ -203,8 +209,13 @@ def _audit(project: Project, shard: str | None, folder: Path, ledger: Json) -> d
     }
 
 
+def language_counts(documents: pl.DataFrame) -> Counter[str]:
+    """Return how many of some cleaned documents (`lang`, `lang_score`) each language has."""
+    return Counter(map(_counted_language, documents["lang"], documents["lang_score"]))
+
+
 def _languages(kept: pl.DataFrame, documents: dict[str, int]) -> Iterator[tuple[str, float]]:
-    by_language = Counter(map(_counted_language, kept["lang"], kept["lang_score"]))
+    by_language = language_counts(kept)
     for language, count in sorted(documents.items()):
         if language == UNSURE:
             continue

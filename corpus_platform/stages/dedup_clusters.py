@@ -8,7 +8,7 @@ stands in `dedup`.
 import json
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from corpus_platform.dedup.split import assign_split
 from corpus_platform.dedup.verification import Edges, jaccard, prefilter, verify
 from corpus_platform.document import CLUSTERS, EDGES
 from corpus_platform.errors import Uncleared
-from corpus_platform.stages.cleaned_documents import DOCUMENTS
+from corpus_platform.stages.cleaned_documents import DOCUMENTS, language_counts
 from corpus_platform.stages.dedup_verdicts import (
     VERDICT_FILE,
     latest_path,
@@ -54,8 +54,8 @@ def cluster_documents(project: Project, *, progress: Progress = quiet) -> Report
 
     Raises Uncleared (gate `uncleared`) when more shards are left out than the settings allow.
     """
-    included = included_shards(project)
     with project.making(ASSET, None) as making:
+        included = included_shards(project)
         report = making.current()
         if report is None or _missing_verdict(project, report.artifact):
             signed = _read_signed(project, included.shards)
@@ -246,43 +246,67 @@ def _edge_table(signed: _Signed, edges: Edges) -> pa.Table:
 def _audit(project: Project, _: str | None, folder: Path, ledger: Json) -> dict[str, float]:
     table = pl.read_parquet(folder / CLUSTER_FILE)
     dropped = table.filter(~pl.col("kept"))
-    included = list(ledger["verdicts"])
-    sources = [project.present("cleaned_documents", s).numbers for s in included]
-    cleaned = int(sum(n["kept"] for n in sources))
-    kinds = {k: int((table["kind"] == k).sum()) for k in ("exact", "near")}
-    kept = int(table["kept"].sum())
-    twice = len(table) - table.select("shard", "row").n_unique()
+    included, registered = list(ledger["verdicts"]), set(project.shards())
+    lost = registered.symmetric_difference([*included, *ledger["excluded"]])
+    cleaned = _cleaned(project, included)
     return {
         "documents": len(table),
-        "kept": kept,
-        "exact_copies": kinds["exact"],
-        "near_copies": kinds["near"],
+        "kept": int(table["kept"].sum()),
+        "exact_copies": int((table["kind"] == "exact").sum()),
+        "near_copies": int((table["kind"] == "near").sum()),
         "train": int((table["split"] == "train").sum()),
         "validation": int((table["split"] == "validation").sum()),
-        "unaccounted": abs(cleaned - len(table))
-        + abs(len(table) - kept - sum(kinds.values()))
-        + twice,
+        "unaccounted": _unaccounted(table, cleaned) + len(lost),
         "bad_twins": _bad_twins(table, dropped, project),
         "wrong_similarities": _wrong_similarities(project, dropped),
-        "bad_splits": _bad_splits(table, project),
+        "bad_splits": _bad_splits(table, project, included),
         "bad_verdicts": sum(
             _bad_verdict(project, s, k, table) for s, k in ledger["verdicts"].items()
         ),
-        "shards": ledger["shards"],
-        "uncleared": len(ledger["excluded"]),
+        "shards": len(registered),
+        "uncleared": len(registered.difference(included)),
         "edges": pl.scan_parquet(folder / EDGE_FILE).select(pl.len()).collect().item(),
         "largest_cluster": int(table["cluster_size"].to_numpy().max(initial=0)),
-        "least_similarity": float(dropped["similarity"].to_numpy().min(initial=1.0)),
-        **_languages(sources),
+        "least_similarity": float(dropped["similarity"].drop_nulls().to_numpy().min(initial=1.0)),
+        **dict(_languages(project, included, table.join(cleaned, on=["shard", "row"]))),
     }
 
 
-def _languages(sources: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Return documents and kept ones of each language over all shards, as cleaning counted them."""
-    total: Counter[str] = Counter()
-    for numbers in sources:
-        total.update({n: v for n, v in numbers.items() if n.startswith("language/")})
-    return dict(sorted(total.items()))
+def _cleaned(project: Project, shards: Sequence[str]) -> pl.DataFrame:
+    """Return shard, row and language of every document that passed the rules."""
+    columns = ["row", "lang", "lang_score"]
+    return pl.concat(
+        pl.read_parquet(
+            project.present("cleaned_documents", shard).path(DOCUMENTS), columns=columns
+        ).with_columns(shard=pl.lit(shard))
+        for shard in shards
+    )
+
+
+def _unaccounted(table: pl.DataFrame, cleaned: pl.DataFrame) -> int:
+    """Count documents that are not one row of the table, and rows that say neither or both."""
+    key = ["shard", "row"]
+    missing = len(cleaned.join(table, on=key, how="anti"))
+    foreign = len(table.join(cleaned, on=key, how="anti"))
+    twice = len(table) - table.select(key).n_unique()
+    unclear = table.select((pl.col("kept") == pl.col("kind").is_not_null()).sum()).item()
+    return missing + foreign + twice + int(unclear)
+
+
+def _languages(
+    project: Project, shards: Sequence[str], found: pl.DataFrame
+) -> Iterator[tuple[str, float]]:
+    """Yield the documents of each language that came into cleaning, and that are in the table."""
+    documents: Counter[str] = Counter()
+    for shard in shards:
+        numbers = project.present("cleaned_documents", shard).numbers
+        documents.update({n: int(v) for n, v in numbers.items() if n.startswith("language/")})
+    in_table = language_counts(found)
+    for name, count in sorted(documents.items()):
+        if name.endswith("/documents"):
+            yield name, count
+            language = name.removeprefix("language/").removesuffix("/documents")
+            yield f"language/{language}/kept", in_table[language]
 
 
 def _bad_twins(table: pl.DataFrame, dropped: pl.DataFrame, project: Project) -> int:
@@ -295,7 +319,7 @@ def _bad_twins(table: pl.DataFrame, dropped: pl.DataFrame, project: Project) -> 
     joined = dropped.join(
         kept, left_on=["twin_shard", "twin_row"], right_on=["shard", "row"], how="left"
     )
-    similar = pl.col("similarity") >= dedup.threshold
+    similar = pl.col("similarity").is_between(dedup.threshold, 1.0)  # and no NaN
     if dedup.keep == "one_per_cluster":
         similar = pl.col("similarity").is_not_null() & (pl.col("cluster") == pl.col("twin_cluster"))
     good = pl.col("has_twin").fill_null(value=False) & similar.fill_null(value=False)
@@ -316,7 +340,7 @@ def _wrong_similarities(project: Project, dropped: pl.DataFrame) -> int:
     columns = ("shard", "row", "twin_shard", "twin_row", "similarity", "kind")
     for shard, row, twin_shard, twin_row, similarity, kind in sample.select(columns).iter_rows():
         a, b = shingles.get((shard, row)), shingles.get((twin_shard, twin_row))
-        wrong += a is None or b is None or abs(jaccard(a, b) - (similarity or 0.0)) > 1e-9
+        wrong += a is None or b is None or not abs(jaccard(a, b) - (similarity or 0.0)) <= 1e-9
         wrong += kind == "exact" and similarity is None
     return wrong
 
@@ -338,14 +362,28 @@ def _shingles_of(
             yield (shard, row), shingle_hashes(fold(text), kind=dedup.shingle, width=dedup.width)
 
 
-def _bad_splits(table: pl.DataFrame, project: Project) -> int:
-    """Count documents in a wrong split: kept without one, dropped with one, or none held out."""
-    known = pl.col("split").is_in(["train", "validation"]).fill_null(value=False)
-    wrong = int(table.select((known != pl.col("kept")).sum()).item())
-    share = project.settings.split.validation
-    held_out = int((table["split"] == "validation").sum())
-    missing = share > 0 and held_out == 0 and bool(table["kept"].any())
-    return wrong + int(missing) + (held_out if share == 0 else 0)
+def _bad_splits(table: pl.DataFrame, project: Project, shards: Sequence[str]) -> int:
+    """Count documents in another split than their content gives, and that none is held out."""
+    digests = pl.concat(
+        pl.read_parquet(
+            project.present("minhash_signatures", shard).path(SIGNATURE_FILE),
+            columns=["row", "digest"],
+        ).with_columns(shard=pl.lit(shard))
+        for shard in shards
+    )
+    rows = table.join(digests, on=["shard", "row"], how="left", maintain_order="left")
+    crawl = rows["shard"].str.split("/").list.first()
+    split = project.settings.split
+    wanted = assign_split(
+        rows["digest"].fill_null(b""),
+        rows["kept"].to_numpy(),
+        (crawl == crawl.min()).to_numpy(),
+        share=split.validation,
+        seed=split.seed,
+    )
+    wrong = int(pl.Series(wanted.tolist(), dtype=pl.String).ne_missing(rows["split"]).sum())
+    none_held_out = split.validation > 0 and "validation" not in set(table["split"])
+    return wrong + int(none_held_out and bool(table["kept"].any()))
 
 
 def _bad_verdict(project: Project, shard: str, key: str, table: pl.DataFrame) -> int:

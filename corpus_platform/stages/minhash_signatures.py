@@ -3,6 +3,7 @@
 They depend on the text and the dedup settings only; comparing documents is the next stage's.
 """
 
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -31,8 +32,8 @@ SAMPLE_GROUPS = 2  # row groups of which the audit computes the exact keys again
 
 def sign_documents(project: Project, shard: str, *, progress: Progress = quiet) -> Report:
     """Sign the cleaned documents of one shard; do nothing when that is done."""
-    cleaned = project.require("cleaned_documents", shard)
     with project.making(ASSET, shard) as making:
+        cleaned = project.require("cleaned_documents", shard)
         if (report := making.current()) is not None:
             return report
         dedup, total, done = project.settings.dedup, int(cleaned.numbers["kept"]), 0
@@ -100,7 +101,12 @@ def _wrong_digests(cleaned: Path, digests: dict[int, bytes]) -> int:
 def _settings(project: Project, shard: str | None) -> Json:
     dedup = project.settings.dedup
     wanted = {"shingle", "width", "permutations", "bands", "rows"}
-    return {**dedup.model_dump(include=wanted), "scheme": MinHasher(dedup.permutations).scheme}
+    return {**dedup.model_dump(include=wanted), "scheme": _scheme(dedup.permutations)}
+
+
+@lru_cache
+def _scheme(permutations: int) -> str:
+    return MinHasher(permutations).scheme
 
 
 STAGE = Stage(

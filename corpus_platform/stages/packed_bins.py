@@ -53,9 +53,9 @@ def encoder_of(project: Project) -> Encoder:
 
 def pack_shard(project: Project, shard: str, *, progress: Progress = quiet) -> Report:
     """Encode and pack the kept documents of one shard; do nothing when that is done."""
-    cleaned = project.require("cleaned_documents", shard)
-    verdict = project.require("dedup_verdicts", shard)
     with project.making(ASSET, shard) as making:
+        cleaned = project.require("cleaned_documents", shard)
+        verdict = project.require("dedup_verdicts", shard)
         if (report := making.current()) is not None:
             return report
         encoder = encoder_of(project)
@@ -150,14 +150,16 @@ def _audit(project: Project, shard: str | None, folder: Path, ledger: Json) -> d
     documents = pl.read_parquet(folder / PACKED_DOCUMENTS)
     verdict = project.present("dedup_verdicts", shard).path(VERDICT_FILE)
     kept = pl.read_parquet(verdict).filter("kept").select("row", "split")
+    splits = {bin_files(name)[0]: split for split, name in BIN_NAMES.items()}
     found = documents.select(
-        "row", split=pl.col("file").replace_strict({bin_files(v)[0]: k for k, v in BIN_NAMES.items()})
+        "row", split=pl.col("file").replace_strict(splits, default=None, return_dtype=pl.String)
     )
     numbers: dict[str, float] = {
         "documents_differing": len(kept.join(found, on=["row", "split"], how="anti"))
         + len(found.join(kept, on=["row", "split"], how="anti"))
         + len(found)
         - found["row"].n_unique()
+        + int((documents["shard"] != shard).sum())
     }
     totals = {"tokens_unaccounted": 0, "ids_out_of_range": 0, "bad_ends": 0, "undecodable": 0}
     texts = _sampled_texts(project, shard, documents)
@@ -189,12 +191,14 @@ def _measure(
     last = np.zeros(len(tokens), np.bool_)
     last[np.clip(ends[lengths > 0] - 1, 0, max(len(tokens) - 1, 0))] = True
     bad_ends = int((is_eos != last).sum()) + int((lengths == 0).sum())
+    bad_ends += bin_.header.eos_id != encoder.eos_id
     undecodable = 0
     for i, row in enumerate(documents["row"].to_list()):
         if row in texts:
             ids = tokens[starts[i] : ends[i] - 1] if aligned else tokens[:0]
             undecodable += encoder.decode(ids) != texts[row]
     out_of_range = int((tokens >= encoder.vocab_size).sum())
+    out_of_range += bin_.header.vocab_size != encoder.vocab_size
     return {
         "tokens_unaccounted": unaccounted,
         "ids_out_of_range": out_of_range,

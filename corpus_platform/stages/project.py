@@ -16,10 +16,12 @@ from dataclasses import dataclass, field
 from importlib.metadata import version as package_version
 from pathlib import Path
 
+import polars as pl
+
 from corpus_platform import gates
 from corpus_platform.config import Settings
 from corpus_platform.engines.local import cores
-from corpus_platform.errors import StorageError, Uncleared
+from corpus_platform.errors import CorpusError, StageFailed, StorageError, Uncleared
 from corpus_platform.storage.artifacts import Artifact, ArtifactStore
 from corpus_platform.storage.files import file_sha256
 from corpus_platform.storage.hashes import HashMemo
@@ -28,6 +30,16 @@ from corpus_platform.storage.registry import Registry, Shard
 
 __all__ = ["Making", "Product", "Progress", "Project", "Report", "Stage", "quiet"]
 
+# What reading a cut or altered file raises; errors of Arrow are among OSError and ValueError.
+UNREADABLE = (
+    OSError,
+    ValueError,
+    LookupError,
+    TypeError,
+    NotImplementedError,
+    pl.exceptions.PolarsError,
+    pl.exceptions.PanicException,
+)
 Progress = Callable[[int, int | None], None]  # units done so far, units in all where known
 LIBRARIES = ("pyarrow", "polars", "numpy", "tokenizers", "datasketch", "xxhash", "msgspec")
 
@@ -113,6 +125,7 @@ class Project:
         self._shards = shards
         self._waiting = waiting
         self._memo: dict[tuple[str, str | None], Expected | Uncleared] | None = None
+        self._cleared: dict[str, Uncleared | None] = {}
 
     @property
     def workers(self) -> int:
@@ -145,7 +158,7 @@ class Project:
     @contextlib.contextmanager
     def unchanging(self) -> Generator[None]:
         """Remember what is wanted while the block runs: nothing may be made meanwhile."""
-        self._memo = {}
+        self._memo, self._cleared = {}, {}
         try:
             yield
         finally:
@@ -198,6 +211,19 @@ class Project:
         self.clear(asset, partition, artifact)
         return artifact
 
+    def refusal(self, assets: Sequence[str], shard: str) -> Uncleared | None:
+        """Return why one of a shard's artifacts may not be read, None when all may."""
+        if self._memo is not None and shard in self._cleared:
+            return self._cleared[shard]
+        found: Uncleared | None = None
+        try:
+            for asset in assets:
+                self.require(asset, shard)
+        except Uncleared as refusal:
+            found = refusal
+        self._cleared[shard] = found
+        return found
+
     def clear(self, asset: str, partition: str | None, artifact: Artifact) -> None:
         """Raise Uncleared when a gate of an artifact fails without a waiver."""
         for finding in gates.blocking(self.findings(asset, partition, artifact.numbers)):
@@ -242,8 +268,25 @@ class Project:
     def audit(self, asset: str, partition: str | None) -> dict[str, float]:
         """Measure a published artifact again by reading its files."""
         artifact = self.present(asset, partition)
-        ledger = artifact.manifest.ledger
-        return self.chain[asset].audit(self, partition, artifact.folder, ledger)
+        return self.measure(asset, partition, artifact.folder, artifact.manifest.ledger)
+
+    def measure(
+        self, asset: str, partition: str | None, folder: Path, ledger: Json
+    ) -> dict[str, float]:
+        """Measure an artifact by reading the files in a folder.
+
+        Raises StageFailed when they cannot be read, Uncleared when what they are held against is
+        not there.
+        """
+        try:
+            return self.chain[asset].audit(self, partition, folder, ledger)
+        except (Uncleared, StageFailed):
+            raise
+        except (CorpusError, *UNREADABLE) as error:
+            where = asset if partition is None else f"{asset}[{partition}]"
+            raise StageFailed(
+                f"{where}: the files in {folder} cannot be read again: {type(error).__name__}: {error}"
+            ) from error
 
     @contextlib.contextmanager
     def making(self, asset: str, partition: str | None) -> Generator["Making"]:
@@ -288,9 +331,10 @@ class Making:
 
         `numbers` are given only where there is nothing to read: an artifact without files.
         """
+        self._check_unchanged()
         stage = self._project.chain[self._asset]
         if numbers is None:
-            numbers = stage.audit(self._project, self._partition, draft, ledger)
+            numbers = self._project.measure(self._asset, self._partition, draft, ledger)
         manifest = Manifest(
             asset=self._asset,
             partition=self._partition,
@@ -303,6 +347,13 @@ class Making:
             measured={**_circumstances(self._started), **(measured or {})},
         )
         return self._report(self._project.store.publish(draft, manifest), made=True)
+
+    def _check_unchanged(self) -> None:
+        """Raise StageFailed when what goes in is not what went in when the work began."""
+        now = self._project.expected(self._asset, self._partition)
+        if now.key != self._expected.key:
+            where = self._asset if self._partition is None else f"{self._asset}[{self._partition}]"
+            raise StageFailed(f"{where}: its inputs changed while it was made; run again")
 
     def _report(self, artifact: Artifact, *, made: bool) -> Report:
         findings = self._project.findings(self._asset, self._partition, artifact.numbers)

@@ -109,7 +109,7 @@ def _source_unchanged(project: Project, key: str | None, artifact: Artifact) -> 
         sha256 = project.hashes.sha256(Path(member))
         if sha256 is not None:
             found[name] = sha256
-    stored = {o["name"]: o["sha256"] for o in _ledger(artifact)["members"]}
+    stored = artifact.hashes()
     if found and any(stored.get(n) != h for n, h in found.items()):
         _agree(project, shard.key, found, artifact.manifest)
     _agree(project, shard.key, stored, None)

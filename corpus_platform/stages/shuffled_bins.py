@@ -5,7 +5,7 @@ corpus gives the same release; `current.json` moves only to a release that all g
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -266,44 +266,66 @@ def _ledger(project: Project, documents: pa.Table) -> dict[str, object]:
 def _audit(project: Project, _: str | None, folder: Path, ledger: Json) -> dict[str, float]:
     """Read every released document again and compare it with the packed ones."""
     documents = pl.read_parquet(folder / DOCUMENTS)
-    released, differing = _released(folder, documents)
+    bins = {h.stem: open_token_bin(folder, h.stem) for h in sorted(folder.glob("*-[0-9]*.json"))}
+    released, misplaced = _released(bins, documents)
     packed = _packed(project, ledger["shards"])
-    train = {h for (split, _, _), h in released.items() if split == "train"}
-    held_out = [h for (split, _, _), h in released.items() if split == "val"]
-    numbers = {
+    train = {h for (split, _, _), (_, h) in released.items() if split == BIN_NAMES["train"]}
+    held_out = [h for (split, _, _), (_, h) in released.items() if split != BIN_NAMES["train"]]
+    tokens = sum(len(bin_.tokens) for bin_ in bins.values())
+    left_out = set(project.shards()).difference(ledger["shards"])
+    numbers: dict[str, float] = {
         "documents": len(documents),
         "documents_differing": len(set(released.items()) ^ set(packed.items()))
         + len(documents)
-        - len(released),
+        - len(released)
+        + misplaced,
         "leaked": sum(h in train for h in held_out) + _in_both(documents),
-        "files_differing": differing,
-        "tokens_unaccounted": abs(
-            sum(n for n, _ in released.values()) - sum(n for n, _ in packed.values())
-        ),
-        "shards_left_out": len(ledger["excluded"]),
+        "files_differing": _files_differing(folder, bins),
+        "tokens_unaccounted": abs(tokens - sum(n for n, _ in packed.values())),
+        "shards_left_out": len(left_out.union(ledger["excluded"])),
         "shards": len(ledger["shards"]),
     }
-    for split in BIN_NAMES:
-        numbers[f"{split}_tokens"] = ledger[f"{split}_tokens"]
-        numbers[f"{split}_documents"] = ledger[f"{split}_documents"]
+    for split, name in BIN_NAMES.items():
+        files = [bin_ for base, bin_ in bins.items() if _kind(base) == name]
+        numbers[f"{split}_tokens"] = sum(len(bin_.tokens) for bin_ in files)
+        numbers[f"{split}_documents"] = sum(len(bin_) for bin_ in files)
     return numbers
 
 
 Documents = dict[tuple[str, str, int], tuple[int, str]]  # (file kind, shard, row) -> tokens, hash
 
 
-def _released(folder: Path, documents: pl.DataFrame) -> tuple[Documents, int]:
-    """Return the documents as the files hold them, and the number of files with another hash."""
+def _kind(base: str) -> str:
+    """Return what a file of a release holds, from its base name: train-00000 is train."""
+    return base.rsplit("-", 1)[0]
+
+
+def _files_differing(folder: Path, bins: Mapping[str, TokenBin]) -> int:
+    """Count files with another hash than the headers beside them say."""
+    tokenizer, differing = file_sha256(folder / TOKENIZER_FILE), 0
+    for base, bin_ in bins.items():
+        tokens, index, _ = bin_files(base)
+        differing += file_sha256(folder / tokens) != bin_.header.bin_sha256
+        differing += file_sha256(folder / index) != bin_.header.index_sha256
+        differing += tokenizer != bin_.header.tokenizer_sha256
+    return differing
+
+
+def _released(bins: Mapping[str, TokenBin], documents: pl.DataFrame) -> tuple[Documents, int]:
+    """Return the documents as the files hold them, and how many lie elsewhere than listed."""
     found: Documents = {}
-    differing = 0
-    for header in sorted(folder.glob("*-[0-9]*.json")):
-        base = header.stem
-        bin_ = open_token_bin(folder, base)
-        differing += file_sha256(folder / f"{base}.bin") != bin_.header.bin_sha256
-        differing += file_sha256(folder / f"{base}.index") != bin_.header.index_sha256
+    misplaced = 0
+    for base, bin_ in bins.items():
         part = documents.filter(pl.col("file") == bin_files(base)[0]).sort("start")
-        found.update(_hashed(bin_, base.rsplit("-", 1)[0], part))
-    return found, differing
+        found.update(_hashed(bin_, _kind(base), part))
+        ends = bin_.ends.astype(np.int64)
+        listed = (part["start"] + part["tokens"]).to_numpy(), part["tokens"].to_numpy()
+        if len(ends) == len(part):
+            wrong = (ends != listed[0]) | (np.diff(ends, prepend=0) != listed[1])
+            misplaced += int(wrong.sum())
+        else:
+            misplaced += abs(len(ends) - len(part))
+    return found, misplaced
 
 
 def _packed(project: Project, shards: Sequence[str]) -> Documents:

@@ -113,8 +113,10 @@ def _examine(project: Project, data: bytes) -> Acceptance:
     kept = pl.scan_parquet(clusters).filter("kept").select("shard", "row").collect()
     step = max(1, len(kept) // ACCEPTANCE_DOCUMENTS)
     for (shard,), part in kept.gather_every(step).group_by("shard", maintain_order=True):
-        path = project.present("cleaned_documents", str(shard)).path(DOCUMENTS)
-        rows = pl.scan_parquet(path).filter(pl.col("row").is_in(part["row"].to_list()))
+        cleaned = project.artifact("cleaned_documents", str(shard))
+        if cleaned is None:
+            continue  # other documents are wanted by now; the tokenizer stays what it is
+        rows = pl.scan_parquet(cleaned.path(DOCUMENTS)).filter(pl.col("row").is_in(part["row"].to_list()))
         found = rows.select("text", "lang").collect()
         texts += found["text"].to_list()
         languages += [lang or "und" for lang in found["lang"].to_list()]

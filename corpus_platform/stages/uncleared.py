@@ -34,22 +34,13 @@ def included_shards(project: Project, *, pending: Collection[str | None] = ()) -
     """
     shards, refusals = [], {}
     for shard in project.shards():
-        refusal = None if shard in pending else _refusal(project, shard)
+        refusal = None if shard in pending else project.refusal(CHAIN, shard)
         if refusal is None:
             shards.append(shard)
         else:
             refusals[shard] = refusal
     check_share_left_out(project, ASSET, len(shards), refusals)
     return Included(tuple(shards), refusals)
-
-
-def _refusal(project: Project, shard: str) -> Uncleared | None:
-    try:
-        for asset in CHAIN:
-            project.require(asset, shard)
-    except Uncleared as refusal:
-        return refusal
-    return None
 
 
 def check_share_left_out(

@@ -1,12 +1,15 @@
 """Verification: every artifact in force hashed again, against its manifest and its source."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from corpus_platform.errors import Uncleared
 from corpus_platform.stages.project import Project
+from corpus_platform.storage.artifacts import Artifact
 
 __all__ = ["Fault", "verify_all"]
+
+KEPT = ("shuffled_bins",)  # whose old generations a training run may have pinned
 
 
 @dataclass(frozen=True)
@@ -22,18 +25,11 @@ def verify_all(
     project: Project, *, progress: Callable[[int, int], None]
 ) -> tuple[int, list[Fault]]:
     """Hash the files of all artifacts in force, and the sources; return the count and the faults."""
-    wanted = [
-        (asset, partition)
-        for asset, stage in project.chain.items()
-        for partition in (project.shards() if stage.per_shard else [None])
-    ]
-    count, faults = 0, []
-    for done, (asset, partition) in enumerate(wanted):
-        progress(done, len(wanted))
-        artifact = project.artifact(asset, partition)
-        if artifact is None:
-            continue
-        count += 1
+    project.hashes.forget()
+    found = list(_artifacts(project))  # before any is distrusted, which hides what depends on it
+    faults = []
+    for done, (asset, partition, artifact) in enumerate(found):
+        progress(done, len(found))
         damages = project.store.deep_damage(artifact, artifact.manifest.outputs)
         faults += [Fault(asset, partition, f"{artifact.path(d.name)}: {d.reason}") for d in damages]
         if damages:
@@ -43,5 +39,18 @@ def verify_all(
                 witness(project, partition, artifact)
             except Uncleared as refusal:
                 faults.append(Fault(asset, partition, refusal.reason))
-    progress(len(wanted), len(wanted))
-    return count, faults
+    progress(len(found), len(found))
+    return len(found), faults
+
+
+def _artifacts(project: Project) -> Iterator[tuple[str, str | None, Artifact]]:
+    """Yield of each asset and partition the artifact wanted now, or else the last; all releases."""
+    with project.unchanging():
+        for asset, stage in project.chain.items():
+            for partition in project.shards() if stage.per_shard else [None]:
+                if asset in KEPT:
+                    artifacts = project.store.generations(asset, partition)
+                else:
+                    wanted = project.artifact(asset, partition)
+                    artifacts = [wanted or project.last_generation(asset, partition)]
+                yield from ((asset, partition, a) for a in artifacts if a is not None)

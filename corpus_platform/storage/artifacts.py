@@ -12,7 +12,7 @@ import contextlib
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -51,6 +51,12 @@ class Artifact:
     def numbers(self) -> Mapping[str, float]:
         """What the gates look at."""
         return self.entry.numbers
+
+    def hashes(self) -> dict[str, str]:
+        """Return the recorded sha256 of each file by name."""
+        if all(f.sha256 for f in self.entry.files) and self.entry.files:
+            return {f.name: f.sha256 for f in self.entry.files}
+        return {o.name: o.sha256 for o in self.manifest.outputs}
 
     @property
     def manifest_path(self) -> Path:
@@ -105,6 +111,10 @@ class ArtifactStore:
 
     def last(self, asset: str, partition: str | None) -> Artifact | None:
         """Return the sound artifact whose manifest was written last, of any generation."""
+        return next(self.generations(asset, partition), None)
+
+    def generations(self, asset: str, partition: str | None) -> Iterator[Artifact]:
+        """Yield the sound artifacts of all generations, the one made last first."""
         folder = self.folder(asset, partition)
         paths = [p for p in folder.glob(f"*/{MANIFEST_NAME}") if not p.parent.name.startswith(".")]
         for path in sorted(paths, key=lambda p: p.stat().st_mtime_ns, reverse=True):
@@ -113,8 +123,7 @@ class ArtifactStore:
             except (StorageError, FileNotFoundError):
                 continue
             if (manifest.asset, manifest.partition) == (asset, partition):
-                return Artifact(path.parent, _entry(manifest, path.parent, {}))
-        return None
+                yield Artifact(path.parent, _entry(manifest, path.parent, {}))
 
     def damage(self, artifact: Artifact, outputs: Sequence[Output] | None = None) -> list[Damage]:
         """Return what is wrong with an artifact's files.
@@ -187,7 +196,11 @@ class ArtifactStore:
         return Artifact(target, self._note(manifest, target))
 
     def _note(self, manifest: Manifest, folder: Path) -> Entry:
-        stamps = {o.name: s for o in manifest.outputs if (s := stamp(folder / o.name)) is not None}
+        stamps = {
+            o.name: replace(s, sha256=o.sha256)
+            for o in manifest.outputs
+            if (s := stamp(folder / o.name)) is not None
+        }
         entry = _entry(manifest, folder, stamps)
         if self._remember:
             self._catalog(manifest.asset).record(entry)

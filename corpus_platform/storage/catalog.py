@@ -9,7 +9,7 @@ manifests stay the truth: without the file everything is read again.
 import json
 import os
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 __all__ = ["Catalog", "Entry", "FileStamp", "stamp"]
@@ -17,11 +17,12 @@ __all__ = ["Catalog", "Entry", "FileStamp", "stamp"]
 
 @dataclass(frozen=True)
 class FileStamp:
-    """Size and modification time of a file whose hash was right when it had them."""
+    """Size and modification time of a file; `sha256` what its hash was when it had them."""
 
     name: str
     bytes: int
     mtime_ns: int
+    sha256: str = field(default="", compare=False)
 
 
 def stamp(path: Path) -> FileStamp | None:

@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable
+from glob import escape
 from pathlib import Path
 from urllib.parse import quote
 
@@ -83,6 +84,7 @@ def flush_folder(path: Path) -> None:
 def publish_bytes(path: Path, data: bytes) -> None:
     """Write a small file so that readers see the old one or the new one, whole."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    _remove_parts_of_the_dead(path)
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         with beside.open("wb") as file:
@@ -93,6 +95,24 @@ def publish_bytes(path: Path, data: bytes) -> None:
     finally:
         beside.unlink(missing_ok=True)
     flush_folder(path.parent)
+
+
+def _remove_parts_of_the_dead(path: Path) -> None:
+    """Remove what killed writers of a file left beside it."""
+    for left in path.parent.glob(f".{escape(path.name)}.*.part"):
+        writer = left.name.split(".")[-2]
+        if writer.isdecimal() and not _is_alive(int(writer)):
+            left.unlink(missing_ok=True)
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # it is another user's
+        return True
+    return True
 
 
 def read_if_there(path: Path) -> bytes | None:

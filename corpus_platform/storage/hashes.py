@@ -31,6 +31,10 @@ class HashMemo:
         self.note(file, seen, sha256)
         return sha256
 
+    def forget(self) -> None:
+        """Have each file hashed at the next look, whatever its size and time."""
+        self._known = {}
+
     def note(self, file: Path, seen: FileStamp, sha256: str) -> None:
         """Remember the hash that a file had when it had this stamp."""
         self._load()[str(file)] = (seen.bytes, seen.mtime_ns, sha256)

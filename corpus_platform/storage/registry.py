@@ -13,6 +13,7 @@ from typing import Any  # values of a JSON object, checked where they are read
 from corpus_platform.config import Fields
 from corpus_platform.errors import StorageError, UsageError
 from corpus_platform.storage import lease
+from corpus_platform.storage.catalog import FileStamp, stamp
 from corpus_platform.storage.files import publish_bytes
 
 __all__ = ["Registry", "Shard"]
@@ -40,6 +41,8 @@ class Registry:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._seen: FileStamp | None = None
+        self._shards: dict[str, Shard] = {}
 
     def shards(self) -> dict[str, Shard]:
         """Return the shards that are not retired."""
@@ -51,10 +54,10 @@ class Registry:
 
     def shard(self, key: str) -> Shard:
         """Return one shard; raise UsageError when it is not registered."""
-        shards = self._read()
-        if key not in shards:
+        self._read()
+        if key not in self._shards:
             raise UsageError(f"shard {key!r} is not registered; `corpus status` lists the shards")
-        return shards[key]
+        return self._shards[key]
 
     def register(self, found: Iterable[Shard]) -> list[str]:
         """Add shards and refresh where known ones lie; return the keys that are new.
@@ -85,6 +88,13 @@ class Registry:
         return shards[key]
 
     def _read(self) -> dict[str, Shard]:
+        """Return a copy of all shards; the file is parsed again only when it changed."""
+        seen = stamp(self._path)
+        if seen is None or seen != self._seen:
+            self._shards, self._seen = self._parse(), seen
+        return dict(self._shards)
+
+    def _parse(self) -> dict[str, Shard]:
         try:
             raw = json.loads(self._path.read_bytes())
             return {key: _shard(key, row) for key, row in sorted(raw["shards"].items(), key=_order)}

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from corpus_platform.config import SourceSettings
-from corpus_platform.errors import SettingsError
+from corpus_platform.errors import SettingsError, StorageError
 from corpus_platform.storage.registry import Shard
 
 __all__ = ["discover"]
@@ -69,11 +69,19 @@ def _fixed_part(pattern: str) -> Path:
 
 
 def _walk(folder: Path) -> Iterator[Path]:
-    for where, folders, files in os.walk(folder):
+    for where, folders, files in os.walk(folder, onerror=_not_listed):
         folders.sort()
         for name in sorted(files):
             if (path := Path(where, name)).is_file():  # no pipes, no dangling links
                 yield path
+
+
+def _not_listed(error: OSError) -> None:
+    """Refuse to take a folder that may not be read for an empty one; one that is gone is empty."""
+    if not isinstance(error, FileNotFoundError):
+        raise StorageError(
+            f"sources: {error.filename}: cannot be listed: {error.strerror}"
+        ) from error
 
 
 def _excluded(path: Path, base: Path, patterns: Sequence[str]) -> bool:

@@ -7,7 +7,7 @@ order over all processes, and numbered from 1.
     {"root": ..., "log": ..., "kill_at": 7}                  the process dies just before step 7
     {"root": ..., "log": ..., "kill_at": 7, "tree": true}    so does every process of the command
     {"function": "package.module:name", "raise": "words"}    the function raises
-    {"function": "package.module:name", "stall": 60}         the function takes so many seconds
+    {"function": "package.module:name", "stall": 60}         the function takes so many seconds more
 
 A write that is killed is torn: half of its bytes are there.
 """
@@ -20,36 +20,39 @@ import json
 import os
 import signal
 import time
+from collections.abc import Callable
+from typing import Any  # arguments of functions that are wrapped, whatever they are
 
 TOP = "CORPUS_FAULT_TOP"  # process id of the command itself
 FAULT = json.loads(os.environ.get("CORPUS_FAULT", "{}"))
-_write, _open, _close = os.write, os.open, os.close
+STEPS = ("fsync", "rename", "replace", "unlink", "remove", "mkdir", "rmdir", "write")
+_write = os.write
 
 
-def _number(what):
+def _number(what: str) -> int:
     """Write a step to the log; return its number."""
-    log = _open(FAULT["log"], os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+    log = os.open(FAULT["log"], os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
     try:
         fcntl.flock(log, fcntl.LOCK_EX)
         before = os.pread(log, 1 << 24, 0).count(b"\n")
         _write(log, f"{os.getpid()} {what}\n".encode())
         return before + 1
     finally:
-        _close(log)
+        os.close(log)
 
 
-def _below_root(path, dir_fd=None):
-    """Return a path below the root as it is called there, None for one that is no product's."""
+def _below_root(path: Any, dir_fd: int | None) -> str | None:
+    """Return a path as it is called below the root, None for one that is no product's."""
     if isinstance(path, int):
         path = os.readlink(f"/proc/self/fd/{path}")
     elif dir_fd is not None:
         path = os.path.join(os.readlink(f"/proc/self/fd/{dir_fd}"), path)
     path = os.path.relpath(os.path.abspath(os.fspath(path)), FAULT["root"])
-    foreign = path.startswith((".." + os.sep, ".dagster" + os.sep)) and "dagster.yaml" not in path
+    foreign = path.startswith(("../", ".dagster/")) and "dagster.yaml" not in path
     return None if foreign else path
 
 
-def _die():
+def _die() -> None:
     if FAULT.get("tree"):
         import psutil
 
@@ -61,9 +64,9 @@ def _die():
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _counted(name, original):
+def _counted(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
-    def call(path, *args, **kwargs):
+    def call(path: Any, *args: Any, **kwargs: Any) -> Any:
         where = _below_root(path, kwargs.get("dir_fd"))
         if where is not None and _number(f"{name} {where}") == FAULT.get("kill_at"):
             if name == "write":
@@ -74,15 +77,15 @@ def _counted(name, original):
     return call
 
 
-def _replace_function():
+def _replace_function() -> None:
     module_name, _, name = FAULT["function"].partition(":")
     module = importlib.import_module(module_name)
     original = getattr(module, name)
 
-    def call(*args, **kwargs):
+    def call(*args: Any, **kwargs: Any) -> Any:
         if "raise" in FAULT:
             raise RuntimeError(FAULT["raise"])
-        time.sleep(FAULT.get("stall", 0))
+        time.sleep(FAULT["stall"])
         return original(*args, **kwargs)
 
     setattr(module, name, call)
@@ -90,7 +93,7 @@ def _replace_function():
 
 if "root" in FAULT:
     os.environ.setdefault(TOP, str(os.getpid()))
-    for _name in ("fsync", "rename", "replace", "unlink", "remove", "mkdir", "rmdir", "write"):
+    for _name in STEPS:
         setattr(os, _name, _counted(_name, getattr(os, _name)))
 if "function" in FAULT:
     _replace_function()

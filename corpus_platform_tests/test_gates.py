@@ -1,0 +1,215 @@
+"""Tests of the judgement: numbers, limits, waivers and a day in, findings out."""
+
+import datetime
+from collections.abc import Mapping
+
+import pytest
+
+from corpus_platform.config import ChecksSettings, Waiver
+from corpus_platform.gates import GATES, Finding, blocking, judge, unmeasured
+
+TODAY = datetime.date(2026, 11, 30)
+SHARD = "2026-40/part-00000.jsonl"
+CLEANED = {
+    "readable": 1,
+    "lines": 200,
+    "documents": 200,
+    "kept": 150,
+    "quarantined": 0,
+    "unaccounted": 0,
+    "dropped/too_short": 20,
+    "dropped/dup_lines": 15,
+    "dropped/char_repeat": 5,
+    "dropped/low_alnum": 5,
+    "dropped/low_lang_confidence": 5,
+    "language/en/documents": 180,
+    "language/en/kept": 140,
+    "language/ru/documents": 20,
+    "language/ru/kept": 10,
+}
+
+
+def _judged(
+    changes: Mapping[str, float],
+    *,
+    checks: ChecksSettings | None = None,
+    waivers: tuple[Waiver, ...] = (),
+    asset: str = "cleaned_documents",
+    partition: str | None = SHARD,
+) -> dict[str, Finding]:
+    found = judge(
+        asset,
+        partition,
+        {**CLEANED, **changes},
+        checks=checks or ChecksSettings(),
+        waivers=waivers,
+        today=TODAY,
+    )
+    return {f.gate: f for f in found}
+
+
+def _red(findings: Mapping[str, Finding]) -> list[str]:
+    return [f.gate for f in blocking(findings.values())]
+
+
+def _waiver(gate: str, partition: str | None = SHARD, expires: datetime.date = TODAY) -> Waiver:
+    return Waiver(gate=gate, partition=partition, reason="known and small", expires=expires)
+
+
+def test_sound_numbers_pass_every_gate_in_the_order_of_the_table() -> None:
+    found = _judged({})
+    assert list(found) == [gate.name for gate in GATES["cleaned_documents"]]
+    assert all(f.passed for f in found.values())
+
+
+@pytest.mark.parametrize("asset", GATES)
+def test_numbers_that_were_never_measured_fail_every_gate(asset: str) -> None:
+    found = judge(asset, None, {}, checks=ChecksSettings(), waivers=(), today=TODAY)
+    assert len(found) == len(GATES[asset])
+    assert [f.gate for f in found if f.passed] == []
+    assert all("was not measured" in f.reason for f in found)
+
+
+def test_a_missing_number_fails_its_own_gate_only() -> None:
+    numbers = {n: v for n, v in CLEANED.items() if n != "dropped/low_alnum"}
+    found = judge(
+        "cleaned_documents", SHARD, numbers, checks=ChecksSettings(), waivers=(), today=TODAY
+    )
+    assert [f.gate for f in blocking(found)] == ["drop_rate_low_alnum"]
+    assert "'dropped/low_alnum'" in blocking(found)[0].reason
+
+
+def test_what_cannot_be_measured_fails_every_gate_with_the_reason() -> None:
+    found = unmeasured("raw_shards", "the file is gone")
+    assert [(f.gate, f.blocks, f.reason) for f in found] == [
+        ("sha256", True, "the file is gone"),
+        ("size", True, "the file is gone"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("number", "at_the_limit", "beyond", "gate"),
+    [
+        ("quarantined", 2, 3, "quarantined"),  # of 200, limit 0.01
+        ("dropped/too_short", 100, 101, "drop_rate_too_short"),  # 0.5
+        ("dropped/dup_lines", 60, 61, "drop_rate_dup_lines"),  # 0.3
+        ("dropped/char_repeat", 20, 21, "drop_rate_char_repeat"),  # 0.1
+        ("dropped/low_alnum", 20, 21, "drop_rate_low_alnum"),  # 0.1
+        ("dropped/low_lang_confidence", 100, 101, "drop_rate_low_lang_confidence"),  # 0.5
+        ("kept", 50, 49, "kept_share"),  # 0.25
+        ("language/ru/kept", 2, 1, "language_yield"),  # of 20, limit 0.1
+        ("unaccounted", 0, 1, "ledger"),
+        ("readable", 1, 0, "readable"),
+        ("kept", 50, 0, "not_empty"),
+    ],
+)
+def test_a_value_at_the_limit_passes_and_the_next_one_does_not(
+    number: str, at_the_limit: float, beyond: float, gate: str
+) -> None:
+    assert _judged({number: at_the_limit})[gate].passed
+    failed = _judged({number: beyond})[gate]
+    assert failed.blocks
+    assert failed.reason
+
+
+@pytest.mark.parametrize(
+    ("documents", "short", "warns"), [(99, 60, True), (100, 60, False), (100, 50, None)]
+)
+def test_a_share_of_few_records_warns_and_of_many_blocks(
+    documents: int, short: int, warns: bool | None
+) -> None:
+    found = _judged({"documents": documents, "kept": 40, "dropped/too_short": short})
+    gate = found["drop_rate_too_short"]
+    assert (gate.passed, gate.warns, gate.blocks) == (warns is None, warns is True, warns is False)
+
+
+def test_few_documents_of_which_none_is_kept_warn() -> None:
+    found = _judged({"documents": 99, "kept": 0})
+    assert (found["not_empty"].passed, found["not_empty"].warns) == (False, True)
+    assert (found["kept_share"].passed, found["kept_share"].warns) == (False, True)
+
+
+def test_an_empty_shard_passes_what_is_a_share() -> None:
+    empty = {n: 0 for n in CLEANED if n.startswith(("dropped/", "language/"))}
+    found = _judged({**empty, "lines": 0, "documents": 0, "kept": 0, "quarantined": 0})
+    assert _red(found) == []
+
+
+def test_a_limit_of_few_records_can_be_set() -> None:
+    found = _judged({"documents": 10, "kept": 2}, checks=ChecksSettings(min_records=10))
+    assert found["kept_share"].blocks
+
+
+def test_a_language_of_too_few_documents_is_not_judged() -> None:
+    assert _judged({"language/ru/documents": 19, "language/ru/kept": 0})["language_yield"].passed
+
+
+def test_the_worst_of_several_languages_is_named() -> None:
+    worse = {"language/hi/documents": 40, "language/hi/kept": 1, "language/ru/kept": 1}
+    found = _judged(worse)["language_yield"]
+    assert found.value == pytest.approx(0.025)
+    assert found.reason == "kept 0.0250 of 40 documents in 'hi', limit 0.1"
+
+
+def test_a_language_may_be_named_with_a_slash() -> None:
+    found = _judged({"language/zh/Hant/documents": 30, "language/zh/Hant/kept": 0})
+    assert "'zh/Hant'" in found["language_yield"].reason
+    assert found["language_yield"].blocks
+
+
+@pytest.mark.parametrize(("uncleared", "share", "blocks"), [(0, 0.1, False), (1, 0.1, False), (2, 0.1, True), (1, 0.0, True)])  # fmt: skip
+def test_the_limit_on_shards_left_out_holds_for_any_number(
+    uncleared: int, share: float, blocks: bool
+) -> None:
+    numbers = {"uncleared": uncleared, "shards": 10}
+    checks = ChecksSettings(max_uncleared_share=share)
+    found = _judged(numbers, checks=checks, asset="dedup_clusters", partition=None)
+    assert found["uncleared"].blocks is blocks
+
+
+def test_no_shard_may_be_left_out_where_the_settings_refuse_that() -> None:
+    checks = ChecksSettings(uncleared="refuse", max_uncleared_share=0.5)
+    numbers = {"uncleared": 1, "shards": 10}
+    found = _judged(numbers, checks=checks, asset="dedup_clusters", partition=None)
+    assert found["uncleared"].blocks
+
+
+def test_a_waiver_lets_pass_and_says_so() -> None:
+    found = _judged({"quarantined": 50}, waivers=(_waiver("quarantined"),))["quarantined"]
+    assert (found.passed, found.warns, found.blocks) == (False, True, False)
+    assert found.waived == "waived until 2026-11-30: known and small"
+    assert found.reason.endswith("(waived until 2026-11-30: known and small)")
+
+
+@pytest.mark.parametrize(
+    "waiver",
+    [
+        _waiver("quarantined", expires=datetime.date(2026, 11, 29)),
+        _waiver("quarantined", "2026-40/part-00001.jsonl"),
+        _waiver("quarantined", None),
+        _waiver("kept_share"),
+    ],
+    ids=["expired", "another shard", "the corpus", "another gate"],
+)
+def test_a_waiver_of_something_else_changes_nothing(waiver: Waiver) -> None:
+    found = _judged({"quarantined": 50}, waivers=(waiver,))["quarantined"]
+    assert found.blocks
+    assert found.waived is None
+
+
+def test_a_waiver_of_a_gate_that_passes_is_not_shown() -> None:
+    found = _judged({}, waivers=(_waiver("quarantined"),))["quarantined"]
+    assert (found.passed, found.waived) == (True, None)
+
+
+def test_a_waiver_without_a_partition_is_for_the_whole_corpus() -> None:
+    numbers = {"uncleared": 5, "shards": 10}
+    waivers = (_waiver("uncleared", None),)
+    found = _judged(numbers, waivers=waivers, asset="dedup_clusters", partition=None)
+    assert found["uncleared"].waived is not None
+
+
+def test_gates_have_different_names_and_a_description() -> None:
+    for gates in GATES.values():
+        assert len({g.name for g in gates}) == len(gates)
+        assert all(g.description.endswith(".") for g in gates)
