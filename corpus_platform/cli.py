@@ -23,6 +23,7 @@ from corpus_platform.console import (
     crawl_table,
     plan_lines,
     sample_lines,
+    say,
     status_lines,
     status_table,
 )
@@ -131,20 +132,15 @@ def run(config_file: Path, json_file: Path | None) -> None:
             "peak_rss_bytes": result.peak_rss_bytes,
         }
         json_file.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
-    console.print(crawl_table(crawls))
+    console.print(crawl_table(crawls, width=console.width))
     for entry in blocked:
-        console.print(
-            f"blocked: {_name(entry)}: {entry.gate}: {entry.reason}", soft_wrap=True, markup=False
-        )
+        say(console, f"blocked: {_name(entry)}: {entry.gate}: {entry.reason}")
     for reason in result.failed:
-        console.print(f"failed: {reason}", soft_wrap=True, markup=False)
+        say(console, f"failed: {reason}")
     if not result.executed:
-        console.print("nothing was due" if blocked else "nothing was due: everything is current")
-    console.print(
-        f"release {release['id']} in {release['path']}" if release else "no release is in force",
-        soft_wrap=True,
-        markup=False,
-    )
+        say(console, "nothing was due" if blocked else "nothing was due: everything is current")
+    where = f"release {release['id']} in {release['path']}" if release else "no release is in force"
+    say(console, where)
     sys.exit(3 if result.failed else 1 if blocked else 0)
 
 
@@ -161,8 +157,9 @@ def plan(config_file: Path, *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([dataclasses.asdict(d) for d in due], indent=1))
     else:
+        console = Console(highlight=False)
         for line in plan_lines(due):
-            click.echo(line)
+            say(console, line)
 
 
 @main.command()
@@ -183,7 +180,7 @@ def status(config_file: Path, *, as_json: bool) -> None:
         console = Console(highlight=False)
         console.print(status_table(found))
         for line in status_lines(found):
-            console.print(line, soft_wrap=True, markup=False)
+            say(console, line)
 
 
 def _status_json(found: planner.Survey) -> dict[str, dict[str, dict[str, str | None]]]:

@@ -1,20 +1,22 @@
 """What the `corpus` command draws: progress of runs and samples, tallies, plans, states."""
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Protocol
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.progress import (
     BarColumn,
-    MofNCompleteColumn,
     Progress,
     TaskID,
     TaskProgressColumn,
     TextColumn,
     TimeElapsedColumn,
 )
-from rich.table import Table
+from rich.table import Column, Table
+from rich.text import Text
 
 from corpus_platform.config import RULES
 from corpus_platform.planner import Due, Survey
@@ -26,7 +28,9 @@ __all__ = [
     "SampleView",
     "crawl_table",
     "plan_lines",
+    "printable",
     "sample_lines",
+    "say",
     "status_lines",
     "status_table",
 ]
@@ -39,55 +43,77 @@ class _Task(Protocol):
     def partition(self) -> str | None: ...
 
 
+def say(console: Console, text: str) -> None:
+    """Print a line: folded at blanks on a terminal, whole elsewhere."""
+    console.print(printable(text), markup=False, soft_wrap=not console.is_terminal)
+
+
+def printable(text: str) -> str:
+    """Return a text with escapes for what would steer a terminal or cannot be encoded."""
+    return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
+
+
 class RunView:
-    """Progress of a run: a bar per phase and one per running task; plain lines where no terminal."""
+    """Progress of a run: bars on a terminal; elsewhere a heading per phase, and lines below it."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
+            TextColumn(
+                "{task.description}",
+                markup=False,  # names of files are no markup
+                table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis"),
+            ),
+            BarColumn(bar_width=20),
+            TextColumn("{task.fields[count]}", markup=False, justify="right"),
             TimeElapsedColumn(),
             console=console,
             disable=not console.is_terminal,
+            expand=True,
         )
         self._phase: TaskID | None = None
-        self._name = ""
         self._total = self._done = 0
+        self._began = 0.0
         self._bars: dict[_Task, TaskID] = {}
 
     def phase(self, name: str, tasks: Sequence[_Task]) -> None:
         """Begin a phase."""
-        self._name, self._total, self._done = name, len(tasks), 0
-        self._phase = self._progress.add_task(name, total=len(tasks))
+        self._total, self._done, self._began = len(tasks), 0, time.monotonic()
+        self._phase = self._progress.add_task(name, total=self._total, count=f"0/{self._total}")
+        if not self._console.is_terminal:
+            shards = sum(task.partition is not None for task in tasks)
+            say(
+                self._console, f"{name}: {shards} to make" if shards else f"{name}: over all shards"
+            )
 
     def progressed(self, task: _Task, asset: str, done: int, total: int | None) -> None:
         """Show how far a task is."""
-        label = f"  {task.partition or task.job} {asset}"
+        label = f"  {asset}" if task.partition is None else f"  {asset} {printable(task.partition)}"
+        count = f"{done / total:.0%}" if total else f"{done:,}"
         if task not in self._bars:
-            self._bars[task] = self._progress.add_task(label, total=total)
-        self._progress.update(self._bars[task], description=label, completed=done, total=total)
+            self._bars[task] = self._progress.add_task(label, total=total, count=count)
+        self._progress.update(
+            self._bars[task], description=label, completed=done, total=total, count=count
+        )
 
     def ended(self, task: _Task, success: bool, reasons: Sequence[str]) -> None:
         """Count a task as ended; say why where it did not succeed."""
         self._done += 1
+        count = f"{self._done}/{self._total}"
         if (bar := self._bars.pop(task, None)) is not None:
             self._progress.remove_task(bar)
         if self._phase is not None:
-            self._progress.update(self._phase, completed=self._done)
+            self._progress.update(self._phase, completed=self._done, count=count)
         what = task.partition or task.job
         if not success:
-            self._say(f"{self._name} {what}: not done: {'; '.join(reasons)}")
+            say(self._console, f"  {count} {what}: not done: {'; '.join(reasons)}")
         elif not self._console.is_terminal:
-            self._say(f"{self._name} {self._done}/{self._total} {what}")
+            seconds = time.monotonic() - self._began
+            say(self._console, f"  {count} {what} (at {seconds:.0f} s)")
 
     def waiting(self, holder: str) -> None:
         """Say that another run is at work."""
-        self._say(f"another corpus run is at work ({holder}); waiting for it to end")
-
-    def _say(self, text: str) -> None:
-        self._console.print(text, markup=False, soft_wrap=True)
+        say(self._console, f"another corpus run is at work ({holder}); waiting for it to end")
 
     def __enter__(self) -> "RunView":
         self._progress.start()
@@ -164,15 +190,41 @@ def _megabytes(count: int) -> str:
     return f"{count / 1e6:.1f} MB"
 
 
-def crawl_table(crawls: Mapping[str, CrawlTally]) -> Table:
-    """Return the flow of documents and tokens, a column per crawl and one for all."""
+def crawl_table(crawls: Mapping[str, CrawlTally], *, width: int) -> Table:
+    """Return the flow of documents and tokens, a column per crawl and one for all.
+
+    Where that is wider than `width`, the oldest crawls share a column.
+    """
+    rows = _rows(crawls)
+    room = width - 4 - max(cell_len(label) for label, _ in rows)
+    columns = _fitting([printable(name) for name in crawls], [values for _, values in rows], room)
     table = Table(title="What became of the documents")
-    table.add_column("")
-    for name in [*crawls, "all"]:
-        table.add_column(name, justify="right")
-    for label, values in _rows(crawls):
-        table.add_row(label, *(f"{v:,}" for v in [*values, sum(values)]))
+    table.add_column("", no_wrap=True)
+    for name, _ in columns:
+        table.add_column(Text(name, overflow="fold"), justify="right")
+    for number, (label, _) in enumerate(rows):
+        table.add_row(Text(label), *(f"{values[number]:,}" for _, values in columns))
     return table
+
+
+_Columns = list[tuple[str, list[int]]]  # name and values from top to bottom
+
+
+def _fitting(names: Sequence[str], rows: Sequence[Sequence[int]], room: int) -> _Columns:
+    """Return columns that fit into so many cells, with the sums over as many as do not."""
+    every = ("all", [sum(row) for row in rows])
+    for merged in (0, *range(2, len(names) + 1)):
+        recent = [(n, [row[i] for row in rows]) for i, n in enumerate(names) if i >= merged]
+        earlier = [(f"{merged} earlier", [sum(row[:merged]) for row in rows])] if merged else []
+        columns = [*earlier, *recent, every]
+        if sum(_cells(*column) for column in columns) <= room:
+            break
+    return columns
+
+
+def _cells(name: str, values: Sequence[int]) -> int:
+    """Return the width of a column with its padding and border; a long name is folded."""
+    return 3 + max(min(cell_len(name), 16), *(len(f"{value:,}") for value in values))
 
 
 def _rows(crawls: Mapping[str, CrawlTally]) -> list[tuple[str, list[int]]]:
@@ -224,7 +276,7 @@ def status_table(found: Survey) -> Table:
     for asset in assets:
         table.add_column(asset.replace("_", "_\n"), no_wrap=True)
     for shard, row in shards.items():
-        table.add_row(shard, *(row.get(asset, "") for asset in assets))
+        table.add_row(Text(printable(shard)), *(row.get(asset, "") for asset in assets))
     return table
 
 

@@ -2,6 +2,7 @@
 
 All gates of an asset are evaluated in one step, so that each failure is recorded; a failing one
 blocks what comes after it in the same run. Other runs are refused by the stages themselves.
+Materializing what is current makes nothing anew and has it judged again, by the limits of today.
 """
 
 from collections.abc import Iterator, Sequence
@@ -36,6 +37,7 @@ def _check(asset: str) -> dg.AssetChecksDefinition:
         for gate in GATES[asset]
     ]
 
+    # Dagster's UI can execute checks alone, but not those of one partition.
     @dg.multi_asset_check(name=f"{asset}_gates", specs=specs, can_subset=not per_shard)
     def gates(
         context: dg.AssetCheckExecutionContext, corpus: Corpus

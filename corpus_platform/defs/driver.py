@@ -13,12 +13,21 @@ from pathlib import Path
 
 import dagster as dg
 import psutil
+from sqlalchemy.exc import SQLAlchemyError
 
 from corpus_platform.config import Settings
 from corpus_platform.defs.home import open_instance, prepare_home
 from corpus_platform.defs.jobs import JOB_OF
 from corpus_platform.defs.partitions import SHARDS_NAME
-from corpus_platform.defs.workers import Progressed, Task, Workers, fail_unfinished
+from corpus_platform.defs.workers import (
+    Progressed,
+    Task,
+    Workers,
+    cause_of,
+    fail_unfinished,
+    no_room,
+)
+from corpus_platform.errors import StageFailed
 from corpus_platform.planner import Survey, survey
 from corpus_platform.stages.chain import open_project
 from corpus_platform.stages.project import Project
@@ -58,11 +67,22 @@ class Watcher:
 
 
 def run_everything(settings: Settings, config_file: Path, watcher: Watcher) -> RunResult:
-    """Discover shards, and execute all that is due; return how everything stands."""
+    """Discover shards, and execute all that is due; return how everything stands.
+
+    Raises StageFailed when the Dagster instance cannot be read or written.
+    """
     home = prepare_home(settings, config_file)
+    try:
+        return _run(settings, home, watcher)
+    except SQLAlchemyError as error:
+        words = f"the Dagster instance in {home} failed: {cause_of(error)}{no_room(home / 'logs')}"
+        raise StageFailed(words) from error
+
+
+def _run(settings: Settings, home: Path, watcher: Watcher) -> RunResult:
     run_lease = settings.storage_path / "leases" / "run.lease"
     with (
-        _interrupted_by_sigterm(),
+        _interruptible(),
         _PeakMemory() as peak,
         lease.hold(run_lease, waiting=watcher.waiting),
         open_instance() as instance,
@@ -81,16 +101,24 @@ def run_everything(settings: Settings, config_file: Path, watcher: Watcher) -> R
 
 
 @contextlib.contextmanager
-def _interrupted_by_sigterm() -> Generator[None]:
-    """Have SIGTERM end the block as Ctrl-C does, so that workers and their runs end with it."""
+def _interruptible() -> Generator[None]:
+    """Have Ctrl-C and SIGTERM end the block at once, so that workers and their runs end with it.
+
+    polars puts a handler of its own before Python's, after which the system goes on with an
+    interrupted wait: Ctrl-C would be seen when the last task has ended.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    before = {kind: signal.getsignal(kind) for kind in (signal.SIGINT, signal.SIGTERM)}
+    for kind, handler in before.items():
+        if handler is not signal.SIG_IGN:  # as nohup and shells set it
+            signal.signal(kind, signal.default_int_handler)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for kind, handler in before.items():
+            signal.signal(kind, handler)
 
 
 def _register(project: Project, instance: dg.DagsterInstance) -> None:

@@ -19,6 +19,8 @@ def prepare_home(settings: Settings, config_file: Path) -> Path:
     """Make the instance folder, and point this process and its children at it and the settings."""
     os.environ["CORPUS_CONFIG"] = str(config_file.absolute())
     os.environ.setdefault("DAGSTER_DISABLE_TELEMETRY", "1")
+    # `python -m` looks for modules in the working folder first: a user's queue.py is none of ours.
+    os.environ.setdefault("PYTHONSAFEPATH", "1")
     if home := os.environ.get("DAGSTER_HOME"):
         Path(home).mkdir(parents=True, exist_ok=True)
         return Path(home)

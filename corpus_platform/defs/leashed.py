@@ -51,11 +51,12 @@ def _watch(cut: threading.Event, over: threading.Event) -> None:
 
 
 def _others() -> bool:
-    """Tell whether another process of this group lives."""
+    """Tell whether another process of this group lives; a zombie does not."""
     group, me = os.getpgrp(), os.getpid()
-    for pid in psutil.pids():
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            if pid != me and os.getpgid(pid) == group:
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, ProcessLookupError, PermissionError):
+            in_group = process.pid != me and os.getpgid(process.pid) == group
+            if in_group and process.status() != psutil.STATUS_ZOMBIE:
                 return True
     return False
 

@@ -35,7 +35,7 @@ def materialize(
                 "reason": refusal.reason,
             },
             allow_retries=False,
-        ) from refusal
+        ) from None  # all is said: a second stack trace would bury it in the run's log
     except CorpusError as error:
         raise dg.Failure(description=str(error), allow_retries=False) from error
     if not report.made:

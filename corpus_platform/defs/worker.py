@@ -1,8 +1,8 @@
 """A worker process: executes whole runs in process on the shared instance, one after another.
 
 It reads tasks as JSON lines from standard input and answers on standard output: `ready`, then per
-task `progress` lines and one `done`. Everything else that is printed goes to standard error. It
-ends at once when its parent does.
+task `progress` lines and one `done`; `fell` when it ends by an error. Everything else that is
+printed goes to standard error. It ends at once when its parent does.
 """
 
 import json
@@ -30,6 +30,15 @@ def main() -> None:
     answers = os.dup(1)
     os.dup2(2, 1)
     os.environ[PROGRESS_FD] = str(answers)
+    try:
+        _serve(answers)
+    except Exception as error:
+        first_line = str(error).partition("\n")[0]
+        _answer(answers, {"event": "fell", "reason": f"{type(error).__name__}: {first_line}"})
+        raise
+
+
+def _serve(answers: int) -> None:
     definitions = build_definitions(Path(os.environ["CORPUS_CONFIG"]))
     _answer(answers, {"event": "ready"})
     with open_instance() as instance:

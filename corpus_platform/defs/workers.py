@@ -7,6 +7,7 @@ with it: the run is reported failed here, and a fresh worker takes the next task
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,12 +21,14 @@ from queue import Empty, SimpleQueue
 from types import TracebackType
 
 import dagster as dg
+from sqlalchemy.exc import SQLAlchemyError
 
 from corpus_platform.defs.worker import TASK_TAG
 from corpus_platform.errors import StageFailed
 
 __all__ = ["Outcome", "Progressed", "Task", "Workers", "fail_unfinished", "is_driven"]
 
+FEW_BYTES = 1 << 24  # SQLite calls a full disk an I/O error: what is left tells
 UNFINISHED = (
     dg.DagsterRunStatus.NOT_STARTED,
     dg.DagsterRunStatus.STARTING,
@@ -130,7 +133,7 @@ class _Worker:
     def __init__(self, log: Path) -> None:
         log.parent.mkdir(parents=True, exist_ok=True)
         self._log = log
-        self._task_id = ""
+        self._task_id = self._last_words = ""
         with log.open("ab") as errors:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "corpus_platform.defs.worker"],
@@ -144,7 +147,7 @@ class _Worker:
 
     def execute(self, task: Task, progressed: Progressed) -> Outcome | None:
         """Return the outcome of a task, None when the process died on it."""
-        self._task_id = uuid.uuid4().hex
+        self._task_id = uuid.uuid4().hex[:12]
         message = {"job": task.job, "id": self._task_id}
         if task.partition is not None:
             message["partition"] = task.partition
@@ -154,19 +157,30 @@ class _Worker:
         except (BrokenPipeError, ValueError):
             return None
         for line in self._pipe_out:
-            answer = json.loads(line)
+            try:
+                answer = json.loads(line)
+            except ValueError:  # cut by the end of the process
+                return None
             if answer["event"] == "progress":
                 progressed(task, answer["asset"], answer["done"], answer["total"])
             elif answer["event"] == "done":
                 return _outcome(task, answer)
+            elif answer["event"] == "fell":
+                self._last_words = answer["reason"]
         return None
 
     def obituary(self, instance: dg.DagsterInstance) -> str:
         """Report the run that died with the process as failed; return what happened, in words."""
         code = self._process.wait()
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
-        words = f"the worker process ended by {how}; its log is {self._log}"
-        fail_unfinished(instance, words, task=self._task_id)
+        why = f": {self._last_words}" if self._last_words else ""
+        words = (
+            f"the worker process ended by {how}{why}; its log is {self._log}{no_room(self._log)}"
+        )
+        try:
+            fail_unfinished(instance, words, task=self._task_id)
+        except SQLAlchemyError as error:  # the next command does it
+            words += f"; its run could not be reported failed: {cause_of(error)}"
         return words
 
     def kill(self) -> None:
@@ -194,6 +208,17 @@ class _Worker:
         if self._process.stdout is None:
             raise StageFailed("a worker has no standard output")
         return self._process.stdout
+
+
+def cause_of(error: SQLAlchemyError) -> str:
+    """Return what the database said, without the statement that it said it to."""
+    return str(getattr(error, "orig", None) or error).strip()
+
+
+def no_room(path: Path) -> str:
+    """Return in words that the disk of a file is nearly full, nothing where it is not."""
+    free = shutil.disk_usage(path.parent).free
+    return f"; only {free:,} bytes are free on its disk" if free < FEW_BYTES else ""
 
 
 def fail_unfinished(instance: dg.DagsterInstance, words: str, *, task: str | None = None) -> None:

@@ -45,6 +45,7 @@ def clean_documents(project: Project, shard: str, *, progress: Progress = quiet)
     with project.making(ASSET, shard) as making:
         raw = project.require("raw_shards", shard)
         if (report := making.current()) is not None:
+            _raise_if_unreadable(shard, report.artifact)
             return report
         try:
             return _clean(project, shard, raw, making, progress)
@@ -93,6 +94,13 @@ def _open(project: Project, shard: str, raw: Artifact) -> ShardRecords:
         shard=shard,
         max_record_bytes=project.settings.clean.max_record_bytes,
     )
+
+
+def _raise_if_unreadable(shard: str, artifact: Artifact) -> None:
+    """Raise the DamagedShard that was recorded when the shard was read."""
+    if not artifact.numbers["readable"]:
+        ledger = artifact.manifest.ledger
+        raise DamagedShard(shard, reason=ledger["failure"], offset=ledger["offset"])
 
 
 def _record_damage(making: Making, damage: DamagedShard) -> None:

@@ -268,7 +268,7 @@ def _audit(project: Project, _: str | None, folder: Path, ledger: Json) -> dict[
         "edges": pl.scan_parquet(folder / EDGE_FILE).select(pl.len()).collect().item(),
         "largest_cluster": int(table["cluster_size"].to_numpy().max(initial=0)),
         "least_similarity": float(dropped["similarity"].drop_nulls().to_numpy().min(initial=1.0)),
-        **dict(_languages(project, included, table.join(cleaned, on=["shard", "row"]))),
+        **dict(_languages(project, included, cleaned.join(table, on=["shard", "row"], how="semi"))),
     }
 
 
@@ -405,8 +405,9 @@ def _settings(project: Project, _: str | None) -> Json:
 
 def _inputs(project: Project, _: str | None) -> dict[str, str]:
     asset = "minhash_signatures"
-    shards = included_shards(project).shards
-    return {f"{asset}[{shard}]": project.content(asset, shard) for shard in shards}
+    included = included_shards(project)
+    signed = {f"{asset}[{shard}]": project.content(asset, shard) for shard in included.shards}
+    return {**signed, **{f"left_out[{shard}]": why for shard, why in included.excluded.items()}}
 
 
 STAGE = Stage(

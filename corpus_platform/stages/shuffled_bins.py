@@ -37,6 +37,7 @@ from corpus_platform.storage.manifest import Json
 __all__ = ["STAGE", "current_path", "publish_release", "release_in_force"]
 
 ASSET = "shuffled_bins"
+DECIDING = ("minhash_signatures", "dedup_clusters")
 DOCUMENTS, SETTINGS_FILE = "documents.parquet", "settings.json"
 GATHERED_TOKENS = 1 << 22  # moved at a time
 
@@ -249,7 +250,9 @@ def _write_companions(project: Project, draft: Path, documents: pa.Table) -> lis
 
 
 def _settled_stages(project: Project) -> list[tuple[str, Stage]]:
-    return [(a, s) for a, s in project.chain.items() if a not in ("raw_shards", "dedup_verdicts")]
+    """Return the stages with settings of their own, but those that stand in the release's."""
+    without = ("raw_shards", "dedup_verdicts", *DECIDING)
+    return [(a, s) for a, s in project.chain.items() if a not in without]
 
 
 def _ledger(project: Project, documents: pa.Table) -> dict[str, object]:
@@ -335,7 +338,9 @@ def _packed(project: Project, shards: Sequence[str]) -> Documents:
         documents = pl.read_parquet(artifact.path(PACKED_DOCUMENTS))
         for name in BIN_NAMES.values():
             bin_ = open_token_bin(artifact.folder, name)
-            found.update(_hashed(bin_, name, documents.filter(pl.col("file") == bin_files(name)[0])))
+            found.update(
+                _hashed(bin_, name, documents.filter(pl.col("file") == bin_files(name)[0]))
+            )
     return found
 
 
@@ -355,13 +360,15 @@ def _in_both(documents: pl.DataFrame) -> int:
 
 
 def _settings(project: Project, _: str | None) -> Json:
-    return project.settings.shuffle.model_dump()
+    # Packs depend on what dedup decided, and not on its settings; the release's own file names them.
+    decided_by = {asset: project.chain[asset].code_settings(project) for asset in DECIDING}
+    return {**project.settings.shuffle.model_dump(), **decided_by}
 
 
 def _inputs(project: Project, _: str | None) -> dict[str, str]:
     shards, excluded = _included(project)
     inputs = {f"packed_bins[{s}]": project.content("packed_bins", s) for s in shards}
-    left_out = {f"left_out[{s}]": "" for s in sorted(excluded)}
+    left_out = {f"left_out[{shard}]": why for shard, why in excluded.items()}
     return {**inputs, **left_out, "tokenizer": project.content("tokenizer", None)}
 
 

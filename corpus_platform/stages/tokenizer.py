@@ -116,7 +116,9 @@ def _examine(project: Project, data: bytes) -> Acceptance:
         cleaned = project.artifact("cleaned_documents", str(shard))
         if cleaned is None:
             continue  # other documents are wanted by now; the tokenizer stays what it is
-        rows = pl.scan_parquet(cleaned.path(DOCUMENTS)).filter(pl.col("row").is_in(part["row"].to_list()))
+        rows = pl.scan_parquet(cleaned.path(DOCUMENTS)).filter(
+            pl.col("row").is_in(part["row"].to_list())
+        )
         found = rows.select("text", "lang").collect()
         texts += found["text"].to_list()
         languages += [lang or "und" for lang in found["lang"].to_list()]

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from corpus_platform.errors import Uncleared
+from corpus_platform.errors import StorageError, Uncleared
 from corpus_platform.stages.project import Project
 from corpus_platform.storage.artifacts import Artifact
 
@@ -30,10 +30,10 @@ def verify_all(
     faults = []
     for done, (asset, partition, artifact) in enumerate(found):
         progress(done, len(found))
-        damages = project.store.deep_damage(artifact, artifact.manifest.outputs)
-        faults += [Fault(asset, partition, f"{artifact.path(d.name)}: {d.reason}") for d in damages]
+        damages = list(_damages(project, artifact))
+        faults += [Fault(asset, partition, reason) for reason in damages]
         if damages:
-            project.store.distrust(artifact)
+            project.store.distrust(asset, artifact)
         if (witness := project.chain[asset].witness) is not None:
             try:
                 witness(project, partition, artifact)
@@ -41,6 +41,16 @@ def verify_all(
                 faults.append(Fault(asset, partition, refusal.reason))
     progress(len(found), len(found))
     return len(found), faults
+
+
+def _damages(project: Project, artifact: Artifact) -> Iterator[str]:
+    try:
+        outputs = artifact.manifest.outputs
+    except StorageError as error:
+        yield str(error)
+        return
+    for damage in project.store.deep_damage(artifact, outputs):
+        yield f"{artifact.path(damage.name)}: {damage.reason}"
 
 
 def _artifacts(project: Project) -> Iterator[tuple[str, str | None, Artifact]]:

@@ -139,7 +139,7 @@ class ArtifactStore:
         found = self.deep_damage(
             artifact, [o for o in outputs if o.name in changed or o.name not in known]
         )
-        if not found:
+        if outputs and not found:
             self._note(artifact.manifest, artifact.folder)
         return found
 
@@ -147,9 +147,10 @@ class ArtifactStore:
         """Return what is wrong with these outputs, hashing each."""
         return [d for o in outputs if (d := _compare(artifact.path(o.name), o)) is not None]
 
-    def distrust(self, artifact: Artifact) -> None:
-        """Have the files of an artifact hashed at the next look, whatever their size and time."""
-        self._catalog(artifact.manifest.asset).record(replace(artifact.entry, files=()))
+    def distrust(self, asset: str, artifact: Artifact) -> None:
+        """Have manifest and files read at the next look, whatever their sizes and times."""
+        unseen = replace(artifact.entry.manifest, bytes=-1)
+        self._catalog(asset).record(replace(artifact.entry, manifest=unseen, files=()))
 
     @contextlib.contextmanager
     def lease(

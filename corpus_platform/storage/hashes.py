@@ -20,14 +20,20 @@ class HashMemo:
         self._known: dict[str, tuple[int, int, str]] | None = None
 
     def sha256(self, file: Path) -> str | None:
-        """Return the hash of a file as it is now, None where there is none; read it if it changed."""
+        """Return the hash of a file as it is now; read it if it changed.
+
+        None where there is no file, or none that may be read.
+        """
         seen = stamp(file)
         if seen is None:
             return None
         known = self._load().get(str(file))
         if known is not None and known[:2] == (seen.bytes, seen.mtime_ns):
             return known[2]
-        sha256 = file_sha256(file)
+        try:
+            sha256 = file_sha256(file)
+        except PermissionError:
+            return None
         self.note(file, seen, sha256)
         return sha256
 

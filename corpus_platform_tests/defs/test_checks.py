@@ -3,6 +3,7 @@
 The checks run through Dagster alone, on an instance of its own kind: SQLite in a folder.
 """
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import dagster as dg
 import pytest
 
 from corpus_platform.config import load_settings
+from corpus_platform.defs.jobs import JOB_OF
 from corpus_platform.defs.location import build_definitions
 from corpus_platform.defs.partitions import SHARDS_NAME
 from corpus_platform.errors import DamagedShard
@@ -27,6 +29,7 @@ from corpus_platform_tests.faults import (
     cut,
     drop_first_verdict,
     leave_out_first_shard,
+    plant,
 )
 from corpus_platform_tests.small import SHARDS, register, write_shard
 
@@ -247,3 +250,43 @@ def test_a_failed_check_stops_what_comes_after_it_in_the_same_run(
         "cleaned_documents",
         "cleaned_documents_gates",
     }
+
+
+def _of_asset(asset: str) -> Fault:
+    return next(f for f in FAULTS if f.asset == asset)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(
+            _of_asset(asset), id=asset, marks=() if asset == "packed_bins" else pytest.mark.slow
+        )
+        for asset in JOB_OF
+    ],
+)
+def test_the_run_that_writes_a_faulty_file_publishes_it_fails_its_check_and_ends_there(
+    fault: Fault, finished: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partition = _partition(fault.asset)
+    shutil.rmtree(open_project(load_settings(finished)).store.folder(fault.asset, partition))
+    plant(monkeypatch, fault.asset, fault.plant)
+    job = build_definitions(finished).resolve_job_def(JOB_OF[fault.asset])
+    result = job.execute_in_process(
+        instance=instance, partition_key=partition, run_config=QUIET, raise_on_error=False
+    )
+    assert not result.success
+    records = instance.get_records_for_run(result.run_id).records
+    events = [r.event_log_entry.get_dagster_event() for r in records if r.event_log_entry.is_dagster_event]  # fmt: skip
+    made = {e.asset_key.path[-1] for e in events if e.is_step_materialization and e.asset_key}
+    red = {
+        e.asset_check_evaluation_data.check_name
+        for e in events
+        if e.event_type == dg.DagsterEventType.ASSET_CHECK_EVALUATION
+        and not e.asset_check_evaluation_data.passed
+    }
+    assert fault.asset in made
+    assert fault.gate in red
+    order = list(JOB_OF)
+    after = {a for a in order[order.index(fault.asset) + 1 :] if JOB_OF[a] == job.name}
+    assert made & after == set()

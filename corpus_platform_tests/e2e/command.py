@@ -117,9 +117,14 @@ class Corpus:
         """Return a copy, times of files included, that knows nothing of its original's place."""
         shutil.copytree(self.folder, folder)
         for name in ("data/registry.json", "data/catalog/sources.jsonl"):
-            text = (folder / name).read_text(encoding="utf-8")
-            (folder / name).write_text(text.replace(str(self.folder), str(folder)))
+            if (path := folder / name).exists():
+                text = path.read_text(encoding="utf-8")
+                path.write_text(text.replace(str(self.folder), str(folder)), encoding="utf-8")
         return Corpus(folder)
+
+    def remove(self) -> None:
+        """Remove the folder with all that is in it."""
+        shutil.rmtree(self.folder)
 
     def set(self, **sections: object) -> None:
         """Change sections of the settings; None takes one out."""
@@ -141,7 +146,9 @@ class Corpus:
         }
         env = {**inherited, MARK: mark, "COLUMNS": "200", **(environment or {})}
         if fault is not None:
-            env |= {"PYTHONPATH": str(FAULTS), "CORPUS_FAULT": json.dumps(fault)}
+            found_before = [os.environ["PYTHONPATH"]] if "PYTHONPATH" in os.environ else []
+            env["PYTHONPATH"] = os.pathsep.join([str(FAULTS), *found_before])
+            env["CORPUS_FAULT"] = json.dumps(fault)
         with output.open("wb") as printed:
             process = subprocess.Popen(
                 [*through, str(COMMAND), *arguments, "--config", str(self.config)],
@@ -170,7 +177,7 @@ class Corpus:
         ended = self.do("run", "--json", str(result), **options)
         return ended, json.loads(result.read_bytes()) if result.exists() else {}
 
-    def plan(self) -> list[dict[str, str | None]]:
+    def plan(self) -> list[dict[str, Any]]:
         """Return what `corpus plan` says is due."""
         ended = self.do("plan", "--json")
         assert ended.code == 0, ended.printed

@@ -60,7 +60,9 @@ def test_a_worker_killed_in_mid_stage_fails_its_dagster_run_and_the_others_go_on
 ) -> None:
     started = stalled(made)
     for failed in range(len(SHARDS)):
-        wait_for(lambda failed=failed: made.statuses()[: failed + 1] == [STARTED, *[FAILURE] * failed])
+        wait_for(
+            lambda failed=failed: made.statuses()[: failed + 1] == [STARTED, *[FAILURE] * failed]
+        )
         (worker,) = started.workers()
         worker.kill()
     ended = started.wait()
@@ -99,7 +101,9 @@ def test_a_command_killed_outright_takes_its_workers_with_it_and_the_next_fails_
     assert FAILURE in made.statuses()
 
 
-@pytest.mark.parametrize("denied", ["source/crawl=2026-40/part-00000.jsonl.zst", "source/crawl=2026-40"])
+@pytest.mark.parametrize(
+    "denied", ["source/crawl=2026-40/part-00000.jsonl.zst", "source/crawl=2026-40"]
+)
 def test_a_source_that_may_not_be_read_is_named_and_no_trace_is_printed(
     fresh: Corpus, denied: str
 ) -> None:

@@ -131,7 +131,9 @@ def test_a_flip_in_a_source_that_keeps_its_time_is_found_by_verify_and_blocks_fr
 
 
 @pytest.mark.parametrize("gone", [False, True])
-def test_a_stored_copy_that_no_source_can_repair_blocks_its_shard(made: Corpus, *, gone: bool) -> None:
+def test_a_stored_copy_that_no_source_can_repair_blocks_its_shard(
+    made: Corpus, *, gone: bool
+) -> None:
     before = made.products()
     flip(made.output(OUTPUTS["raw_shards"]))
     if gone:
@@ -171,6 +173,21 @@ def test_flips_that_keep_their_time_are_each_found_by_verify_and_repaired_by_run
         assert sha256(made.output(pattern)) in fault
     run_repairs(made, before)
     assert verify(made) == []
+
+
+def test_a_manifest_altered_at_the_same_size_and_time_is_found_by_verify_and_made_again(
+    made: Corpus,
+) -> None:
+    before = made.products()
+    manifest = made.output(OUTPUTS["packed_bins"]).with_name("manifest.json")
+    status, text = manifest.stat(), manifest.read_text(encoding="utf-8")
+    (recorded,) = {v for n, v in before.items() if n.endswith(f"{manifest.parent.name}/train.bin")}
+    manifest.write_text(text.replace(recorded, "0" * 64), encoding="utf-8")
+    os.utime(manifest, ns=(status.st_atime_ns, status.st_mtime_ns))
+    (fault,) = verify(made)
+    assert fault.startswith(f"packed_bins[{SHARD}]: ")
+    assert "its content hash does not fit" in fault
+    run_repairs(made, before)
 
 
 def test_files_manifests_folders_catalog_and_pointers_that_are_gone_are_made_again(
@@ -252,7 +269,9 @@ def test_what_only_remembers_or_points_can_be_removed(made: Corpus, name: str) -
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["catalog/*", "dedup_clusters/latest.json", "releases/current.json"])
+@pytest.mark.parametrize(
+    "name", ["catalog/*", "dedup_clusters/latest.json", "releases/current.json"]
+)
 def test_what_only_remembers_or_points_can_be_cut(made: Corpus, name: str) -> None:
     before = made.products()
     for path in made.data.glob(name):

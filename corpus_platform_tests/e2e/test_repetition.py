@@ -1,7 +1,6 @@
 """A run with nothing to do, and what a changed setting makes due."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -46,7 +45,11 @@ def test_a_second_run_reads_far_less_than_one_large_shard(made: Corpus) -> None:
     small, _ = made.run()
     # 48 MB of a field that only travels along: cheap to clean, and dear to read.
     records = [
-        {"id": f"{i}", "text": f"Page {i}. " + "This page has words enough. " * 20, "extra": "x" * 1_000_000}
+        {
+            "id": f"{i}",
+            "text": f"Page {i}. " + "This page has words enough. " * 20,
+            "extra": "x" * 1_000_000,
+        }
         for i in range(48)
     ]
     write_shard(made.folder / "source/crawl=2026-44/part-00001.jsonl", records)

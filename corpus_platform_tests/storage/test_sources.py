@@ -63,7 +63,7 @@ def test_a_name_that_is_not_utf8_becomes_a_key_that_is(tmp_path: Path) -> None:
 def test_one_key_claimed_by_two_files_is_refused(tmp_path: Path) -> None:
     _make(tmp_path, "one/c/a.jsonl", "two/c/a.jsonl")
     sources = [SourceSettings(glob=f"{f}/{{crawl}}/*") for f in ("one", "two")]
-    with pytest.raises(SettingsError, match="both shard 'c/a.jsonl'"):
+    with pytest.raises(SettingsError, match=r"both shard 'c/a\.jsonl'"):
         discover(sources, tmp_path)
 
 

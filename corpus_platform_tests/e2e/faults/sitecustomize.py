@@ -25,7 +25,7 @@ from typing import Any  # arguments of functions that are wrapped, whatever they
 
 TOP = "CORPUS_FAULT_TOP"  # process id of the command itself
 FAULT = json.loads(os.environ.get("CORPUS_FAULT", "{}"))
-STEPS = ("fsync", "rename", "replace", "unlink", "remove", "mkdir", "rmdir", "write")
+STEPS = ("fsync", "rename", "replace", "unlink", "mkdir", "write")
 _write = os.write
 
 
@@ -64,11 +64,22 @@ def _die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def _matters(name: str, where: str) -> bool:
+    """Tell whether a call changes anything that a later run could stumble over."""
+    if name == "mkdir":
+        return ".draft-" in where
+    return name != "unlink" or os.path.lexists(os.path.join(FAULT["root"], where))
+
+
 def _counted(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def call(path: Any, *args: Any, **kwargs: Any) -> Any:
         where = _below_root(path, kwargs.get("dir_fd"))
-        if where is not None and _number(f"{name} {where}") == FAULT.get("kill_at"):
+        if (
+            where is not None
+            and _matters(name, where)
+            and _number(f"{name} {where}") == FAULT.get("kill_at")
+        ):
             if name == "write":
                 original(path, args[0][: len(args[0]) // 2])
             _die()

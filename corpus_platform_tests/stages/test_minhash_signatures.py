@@ -1,0 +1,63 @@
+"""Tests of the signatures: one row per cleaned document, in its order, and what is in it."""
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from corpus_platform.config import load_settings
+from corpus_platform.document import SIGNATURES
+from corpus_platform.stages.chain import open_project
+from corpus_platform.stages.minhash_signatures import sign_documents
+from corpus_platform_tests.small import SHARDS
+
+THIRD = SHARDS[2]
+
+
+def test_a_second_call_does_nothing(finished: Path) -> None:
+    assert sign_documents(open_project(load_settings(finished)), THIRD).made is False
+
+
+def test_each_cleaned_document_has_one_row_in_the_same_order(finished: Path) -> None:
+    project = open_project(load_settings(finished))
+    cleaned, signed = (project.artifact(a, THIRD) for a in ("cleaned_documents", "minhash_signatures"))  # fmt: skip
+    assert cleaned is not None
+    assert signed is not None
+    table = pq.read_table(signed.path("signatures.parquet"))
+    assert table.schema.equals(SIGNATURES)
+    documents = pq.read_table(cleaned.path("documents.parquet"))
+    assert table.select(["row", "id"]).to_pylist() == documents.select(["row", "id"]).to_pylist()
+    assert signed.manifest.ledger == {"documents": 37}
+    assert dict(signed.numbers) == {
+        "documents": 37,
+        "signed": 37,
+        "uncovered": 0,
+        "wrong_digests": 0,
+    }
+
+
+def test_a_row_holds_128_values_in_16_bands_and_the_hash_of_the_folded_text(
+    finished: Path,
+) -> None:
+    project = open_project(load_settings(finished))
+    cleaned, signed = (project.artifact(a, THIRD) for a in ("cleaned_documents", "minhash_signatures"))  # fmt: skip
+    assert cleaned is not None
+    assert signed is not None
+    text = pq.read_table(cleaned.path("documents.parquet"))["text"][0].as_py()
+    row = pq.read_table(signed.path("signatures.parquet")).slice(0, 1).to_pylist()[0]
+    assert np.frombuffer(row["signature"], "<u4").shape == (128,)
+    assert np.frombuffer(row["bands"], "<u8").shape == (16,)
+    plain = " ".join(text.lower().split())  # of ASCII that is the folding
+    assert text.isascii()
+    assert row["digest"] == hashlib.sha256(plain.encode()).digest()
+    assert row["shingles"] > 100
+
+
+def test_other_permutations_are_another_generation(finished: Path) -> None:
+    with finished.open("a", encoding="utf-8") as file:
+        file.write("dedup: {permutations: 64, bands: 16, rows: 4}\n")
+    report = sign_documents(open_project(load_settings(finished)), THIRD)
+    assert report.made
+    row = pq.read_table(report.artifact.path("signatures.parquet")).slice(0, 1).to_pylist()[0]
+    assert len(row["signature"]) == 64 * 4

@@ -1,0 +1,83 @@
+"""Tests of the packed bins: the kept documents in source order, each ended by one EOS."""
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pyarrow.parquet as pq
+import pytest
+from tokenizers import Tokenizer
+
+from corpus_platform.config import load_settings
+from corpus_platform.document import RELEASE_DOCUMENTS
+from corpus_platform.stages.chain import open_project
+from corpus_platform.stages.packed_bins import pack_shard
+from corpus_platform.stages.project import Project
+from corpus_platform_tests.small import SHARDS
+
+FIRST = SHARDS[0]
+
+
+@pytest.fixture
+def project(finished: Path) -> Project:
+    """The finished small corpus."""
+    return open_project(load_settings(finished))
+
+
+def test_a_second_call_does_nothing(project: Project) -> None:
+    assert pack_shard(project, FIRST).made is False
+
+
+def test_documents_are_the_kept_ones_of_each_split_in_source_order(project: Project) -> None:
+    path = project.present("packed_bins", FIRST).path("documents.parquet")
+    assert pq.read_schema(path).equals(RELEASE_DOCUMENTS)
+    packed = pl.read_parquet(path)
+    verdict = pl.read_parquet(project.present("dedup_verdicts", FIRST).path("verdict.parquet"))
+    for split, file in (("train", "train.bin"), ("validation", "val.bin")):
+        wanted = verdict.filter(pl.col("split") == split)["row"].to_list()
+        assert packed.filter(pl.col("file") == file)["row"].to_list() == wanted
+    assert packed["shard"].unique().to_list() == [FIRST]
+
+
+@pytest.mark.parametrize("name", ["train", "val"])
+def test_plain_numpy_finds_every_document_and_its_one_end_token(
+    name: str, project: Project
+) -> None:
+    artifact = project.present("packed_bins", FIRST)
+    tokens = np.fromfile(artifact.path(f"{name}.bin"), "<u2")
+    ends = np.fromfile(artifact.path(f"{name}.index"), "<u8").astype(np.int64)
+    listed = pl.read_parquet(artifact.path("documents.parquet")).filter(pl.col("file") == f"{name}.bin")  # fmt: skip
+    assert ends.tolist() == (listed["start"] + listed["tokens"]).to_list()
+    assert np.flatnonzero(tokens == 0).tolist() == (ends - 1).tolist()  # id 0 is <|endoftext|>
+    assert tokens.max() < 400
+
+
+def test_a_document_decodes_to_its_cleaned_text(project: Project) -> None:
+    artifact = project.present("packed_bins", FIRST)
+    tokenizer = Tokenizer.from_file(str(project.present("tokenizer", None).path("tokenizer.json")))
+    cleaned = pl.read_parquet(project.present("cleaned_documents", FIRST).path("documents.parquet"))
+    texts = dict(cleaned.select("row", "text").iter_rows())
+    tokens = np.fromfile(artifact.path("train.bin"), "<u2")
+    listed = pl.read_parquet(artifact.path("documents.parquet")).filter(pl.col("file") == "train.bin")  # fmt: skip
+    for row, start, count in listed.select("row", "start", "tokens").iter_rows():
+        ids = tokens[start : start + count - 1].tolist()
+        assert tokenizer.decode(ids, skip_special_tokens=False) == texts[row]
+
+
+def test_the_ledger_counts_documents_and_tokens_of_both_splits(project: Project) -> None:
+    artifact = project.present("packed_bins", FIRST)
+    listed = pl.read_parquet(artifact.path("documents.parquet"))
+    ledger = artifact.manifest.ledger
+    for split, name in (("train", "train.bin"), ("validation", "val.bin")):
+        part = listed.filter(pl.col("file") == name)
+        assert ledger[f"{split}_documents"] == len(part) == artifact.numbers[f"{split}_documents"]
+        assert ledger[f"{split}_tokens"] == part["tokens"].sum()
+        assert ledger[f"{split}_tokens"] * 2 == artifact.path(name).stat().st_size
+    assert (ledger["vocab_size"], ledger["eos"], ledger["bos"]) == (400, "appended", "none")
+
+
+def test_a_shard_without_a_validation_document_has_an_empty_file_of_it(project: Project) -> None:
+    artifact = project.present("packed_bins", SHARDS[2])
+    assert artifact.manifest.ledger["validation_documents"] == 0
+    assert artifact.path("val.bin").stat().st_size == 0
+    assert artifact.path("val.index").stat().st_size == 0

@@ -1,0 +1,151 @@
+"""Tests of the raw shards: unchanged bytes, their recorded hashes, and who may change them."""
+
+import hashlib
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from corpus_platform.config import load_settings
+from corpus_platform.errors import SettingsError, StorageError, Uncleared
+from corpus_platform.stages import raw_shards
+from corpus_platform.stages.chain import open_project
+from corpus_platform.stages.project import Project
+from corpus_platform.stages.raw_shards import accept_source, fetch_shard, lock_path, write_lock
+from corpus_platform_tests.small import SHARDS, register, write_small_corpus
+
+FIRST = SHARDS[0]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """A small corpus whose shards are registered, and nothing more."""
+    project = open_project(load_settings(write_small_corpus(tmp_path)))
+    register(project)
+    return project
+
+
+def _source(project: Project) -> Path:
+    return Path(project.shard(FIRST).members[0])
+
+
+def _again(project: Project) -> Project:
+    return open_project(project.settings)
+
+
+def test_a_shard_is_the_bytes_of_its_source_with_their_hash_and_size(project: Project) -> None:
+    data = _source(project).read_bytes()
+    report = fetch_shard(project, FIRST)
+    assert report.made
+    assert report.artifact.path("part-00000.jsonl.zst").read_bytes() == data
+    sha256 = hashlib.sha256(data).hexdigest()
+    member = {"name": "part-00000.jsonl.zst", "bytes": len(data), "sha256": sha256}
+    assert report.artifact.manifest.ledger == {"members": [member], "bytes": len(data)}
+    assert dict(report.artifact.numbers) == {
+        "files": 1,
+        "bytes": len(data),
+        "files_differing": 0,
+        "sizes_differing": 0,
+    }
+
+
+def test_a_second_call_does_nothing(project: Project) -> None:
+    first = fetch_shard(project, FIRST)
+    before = first.artifact.manifest_path.stat().st_mtime_ns
+    again = fetch_shard(_again(project), FIRST)
+    assert again.made is False
+    assert again.artifact.manifest_path.stat().st_mtime_ns == before
+
+
+def test_progress_ends_at_the_bytes_of_the_source(project: Project) -> None:
+    seen: list[tuple[int, int | None]] = []
+    fetch_shard(project, FIRST, progress=lambda done, total: seen.append((done, total)))
+    size = _source(project).stat().st_size
+    assert seen[-1] == (size, size)
+
+
+def test_a_damaged_copy_is_fetched_again(project: Project) -> None:
+    path = fetch_shard(project, FIRST).artifact.path("part-00000.jsonl.zst")
+    data = path.read_bytes()
+    path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    assert fetch_shard(_again(project), FIRST).made
+    assert path.read_bytes() == data
+
+
+def test_a_source_that_changed_is_refused_with_both_hashes(project: Project) -> None:
+    before = hashlib.sha256(_source(project).read_bytes()).hexdigest()
+    fetch_shard(project, FIRST)
+    _source(project).write_bytes(b"other bytes")
+    now = hashlib.sha256(b"other bytes").hexdigest()
+    with pytest.raises(Uncleared) as refusal:
+        fetch_shard(_again(project), FIRST)
+    assert refusal.value.gate == "source_unchanged"
+    assert before in refusal.value.reason
+    assert now in refusal.value.reason
+    assert f"corpus lock --accept {FIRST}" in refusal.value.reason
+
+
+def test_accepted_bytes_are_a_new_generation_beside_the_old_one(project: Project) -> None:
+    old = fetch_shard(project, FIRST).artifact
+    _source(project).write_bytes(b"other bytes")
+    accept_source(_again(project), FIRST)
+    new = fetch_shard(_again(project), FIRST)
+    assert new.made
+    assert new.artifact.folder != old.folder
+    assert new.artifact.path("part-00000.jsonl.zst").read_bytes() == b"other bytes"
+    assert old.path("part-00000.jsonl.zst").exists()
+
+
+def test_a_source_that_is_not_there_is_refused_in_words(project: Project) -> None:
+    _source(project).unlink()
+    with pytest.raises(Uncleared, match=r"source_present: .* is not there any more"):
+        fetch_shard(project, FIRST)
+
+
+def test_a_source_that_is_written_to_while_it_is_read_is_not_taken(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = raw_shards.copy_hashed
+
+    def copy_and_touch(source: Path, target: Path, **rest) -> tuple[int, str]:
+        found = real(source, target, **rest)
+        os.utime(source, ns=(5, 5))
+        return found
+
+    monkeypatch.setattr(raw_shards, "copy_hashed", copy_and_touch)
+    with pytest.raises(StorageError, match="changed while it was read; run again"):
+        fetch_shard(project, FIRST)
+    assert project.artifact("raw_shards", FIRST) is None
+
+
+def test_a_lock_pins_the_hashes_of_all_stored_shards(project: Project) -> None:
+    for shard in SHARDS:
+        fetch_shard(project, shard)
+    assert write_lock(project) == 3
+    whole = json.loads(lock_path(project).read_bytes())
+    assert list(whole["shards"]) == list(SHARDS)
+    assert (
+        whole["shards"][FIRST][0]["sha256"]
+        == hashlib.sha256(_source(project).read_bytes()).hexdigest()
+    )
+
+
+def test_a_shard_with_other_bytes_than_locked_is_refused(project: Project) -> None:
+    fetch_shard(project, FIRST)
+    write_lock(project)
+    lock = lock_path(project)
+    whole = json.loads(lock.read_bytes())
+    whole["shards"][FIRST][0]["sha256"] = "0" * 64
+    lock.write_text(json.dumps(whole), encoding="utf-8")
+    with pytest.raises(Uncleared) as refusal:
+        fetch_shard(_again(project), FIRST)
+    assert refusal.value.gate == "lock"
+    accept_source(_again(project), FIRST)
+    assert FIRST not in json.loads(lock.read_bytes())["shards"]
+
+
+def test_a_lock_that_is_none_is_an_error_that_says_the_way_out(project: Project) -> None:
+    lock_path(project).write_text("{", encoding="utf-8")
+    with pytest.raises(SettingsError, match=r"not a lock file: .*write it anew with: corpus lock"):
+        fetch_shard(project, FIRST)

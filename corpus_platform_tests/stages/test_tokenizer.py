@@ -1,0 +1,103 @@
+"""Tests of the tokenizer stage: trained once on kept training documents, then frozen."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from tokenizers import Tokenizer
+
+from corpus_platform.config import load_settings
+from corpus_platform.errors import Uncleared
+from corpus_platform.stages.chain import open_project
+from corpus_platform.stages.project import Project
+from corpus_platform.stages.raw_shards import fetch_shard
+from corpus_platform.stages.tokenizer import train_tokenizer
+from corpus_platform_tests.small import SHARDS, register, write_small_corpus
+
+
+@pytest.fixture
+def project(finished: Path) -> Project:
+    """The finished small corpus."""
+    return open_project(load_settings(finished))
+
+
+def _retrained(project: Project) -> Project:
+    shutil.rmtree(project.store.folder("tokenizer", None))
+    again = open_project(project.settings)
+    assert train_tokenizer(again).made
+    return again
+
+
+def test_a_second_call_does_nothing(project: Project) -> None:
+    assert train_tokenizer(project).made is False
+
+
+def test_it_has_the_vocabulary_asked_for_with_the_special_tokens_first(project: Project) -> None:
+    path = project.present("tokenizer", None).path("tokenizer.json")
+    tokenizer = Tokenizer.from_file(str(path))
+    assert tokenizer.get_vocab_size() == 400
+    assert [tokenizer.id_to_token(i) for i in range(11)] == [
+        "<|endoftext|>",
+        "<|im_start|>",
+        "<|im_end|>",
+        *(f"<|reserved_{i}|>" for i in range(8)),
+    ]
+
+
+def test_the_ledger_says_what_it_was_trained_on(project: Project) -> None:
+    artifact = project.present("tokenizer", None)
+    ledger = artifact.manifest.ledger
+    assert (ledger["vocab_size"], ledger["vocab_size_asked"]) == (400, 400)
+    assert 0 < ledger["sample_bytes"] <= 300_000
+    assert 0 < ledger["sample_documents"] <= 231
+    assert artifact.manifest.measured["trained_on"] == project.content("dedup_clusters", None)
+    assert artifact.manifest.inputs == {}
+
+
+def test_the_report_tells_people_of_every_language(project: Project) -> None:
+    report = json.loads(project.present("tokenizer", None).path("report.json").read_bytes())
+    assert set(report["fertility"]) == {"ar", "en", "hi", "ru", "zh"}
+    assert report["fertility"]["en"]["documents"] > 200
+    assert report["round_trip_failures"] == 0
+
+
+def test_training_again_gives_the_same_bytes(project: Project) -> None:
+    before = project.present("tokenizer", None).path("tokenizer.json").read_bytes()
+    again = _retrained(project)
+    assert again.present("tokenizer", None).path("tokenizer.json").read_bytes() == before
+
+
+def test_a_small_corpus_yields_a_smaller_vocabulary_than_asked_and_says_so(
+    finished: Path,
+) -> None:
+    text = finished.read_text(encoding="utf-8")
+    finished.write_text(
+        text.replace(
+            "vocab_size: 400, sample_bytes: 300000", "vocab_size: 9000, sample_bytes: 3000"
+        ),
+        encoding="utf-8",
+    )
+    report = train_tokenizer(open_project(load_settings(finished)))
+    ledger = report.artifact.manifest.ledger
+    assert ledger["sample_bytes"] <= 3000
+    assert 267 < ledger["vocab_size"] < 9000
+    assert ledger["vocab_size_asked"] == 9000
+    assert not any(f.blocks for f in report.findings)
+
+
+def test_new_documents_never_train_it_again(project: Project, finished: Path) -> None:
+    before = project.content("tokenizer", None)
+    with finished.open("a", encoding="utf-8") as file:
+        file.write("clean: {set: {too_short.min_chars: 900}}\n")
+    again = open_project(load_settings(finished))
+    assert train_tokenizer(again).made is False
+    assert again.content("tokenizer", None) == before
+
+
+def test_without_clusters_there_is_nothing_to_train_on(tmp_path: Path) -> None:
+    project = open_project(load_settings(write_small_corpus(tmp_path)))
+    register(project)
+    fetch_shard(project, SHARDS[0])
+    with pytest.raises(Uncleared, match=r"cleaned_documents|minhash_signatures|raw_shards"):
+        train_tokenizer(project)
