@@ -13,7 +13,6 @@ from pathlib import Path
 
 import click
 import yaml
-from rich.console import Console
 
 from corpus_platform import planner
 from corpus_platform.config import Settings, load_settings
@@ -24,6 +23,7 @@ from corpus_platform.console import (
     plan_lines,
     sample_lines,
     say,
+    standard_output,
     status_lines,
     status_table,
 )
@@ -112,7 +112,7 @@ def run(config_file: Path, json_file: Path | None) -> None:
     from corpus_platform.defs.driver import Watcher, run_everything  # Dagster takes seconds to load
 
     settings = load_settings(config_file)
-    console = Console(stderr=False, highlight=False)
+    console = standard_output()
     with RunView(console) as view:
         watcher = Watcher(view.phase, view.progressed, view.ended, view.waiting)
         result = run_everything(settings, config_file, watcher)
@@ -157,7 +157,7 @@ def plan(config_file: Path, *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([dataclasses.asdict(d) for d in due], indent=1))
     else:
-        console = Console(highlight=False)
+        console = standard_output()
         for line in plan_lines(due):
             say(console, line)
 
@@ -177,7 +177,7 @@ def status(config_file: Path, *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(_status_json(found), indent=1))
     else:
-        console = Console(highlight=False)
+        console = standard_output()
         console.print(status_table(found))
         for line in status_lines(found):
             say(console, line)
@@ -288,7 +288,7 @@ def sample(folder: Path, megabytes: int) -> None:
     """
     from corpus_platform.stages.sample import make_sample
 
-    with SampleView(Console(highlight=False)) as view:
+    with SampleView(standard_output()) as view:
         report = make_sample(folder, target_bytes=megabytes * 1_000_000, progress=view.progressed)
     for line in sample_lines(report):
         click.echo(line)

@@ -31,9 +31,12 @@ __all__ = [
     "printable",
     "sample_lines",
     "say",
+    "standard_output",
     "status_lines",
     "status_table",
 ]
+
+UNFOLDED = 10_000  # columns
 
 
 class _Task(Protocol):
@@ -41,6 +44,12 @@ class _Task(Protocol):
     def job(self) -> str: ...
     @property
     def partition(self) -> str | None: ...
+
+
+def standard_output() -> Console:
+    """Return the console of standard output; where that is no terminal, lines are never folded."""
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=UNFOLDED)
 
 
 def say(console: Console, text: str) -> None:
@@ -134,7 +143,7 @@ class SampleView:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._progress = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             TaskProgressColumn(),
             TimeElapsedColumn(),
@@ -211,15 +220,15 @@ _Columns = list[tuple[str, list[int]]]  # name and values from top to bottom
 
 
 def _fitting(names: Sequence[str], rows: Sequence[Sequence[int]], room: int) -> _Columns:
-    """Return columns that fit into so many cells, with the sums over as many as do not."""
+    """Return the columns that fit into so many cells, with the sums over as many as do not."""
     every = ("all", [sum(row) for row in rows])
-    for merged in (0, *range(2, len(names) + 1)):
+    for merged in (0, *range(2, len(names))):
         recent = [(n, [row[i] for row in rows]) for i, n in enumerate(names) if i >= merged]
         earlier = [(f"{merged} earlier", [sum(row[:merged]) for row in rows])] if merged else []
         columns = [*earlier, *recent, every]
         if sum(_cells(*column) for column in columns) <= room:
-            break
-    return columns
+            return columns
+    return [every]
 
 
 def _cells(name: str, values: Sequence[int]) -> int:

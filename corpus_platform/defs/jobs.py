@@ -2,11 +2,8 @@
 
 import dagster as dg
 
-from corpus_platform.defs.partitions import SHARDS
-
 __all__ = ["JOB_OF", "build_jobs"]
 
-PARTITIONED = ("ingest_shard", "pack_shard")
 INGEST = ("raw_shards", "cleaned_documents", "minhash_signatures")
 
 # The job that makes an asset.
@@ -32,7 +29,6 @@ def build_jobs() -> dg.Definitions:
         dg.define_asset_job(
             name,
             selection=dg.AssetSelection.assets(*assets),
-            partitions_def=SHARDS if name in PARTITIONED else None,
             executor_def=dg.in_process_executor,
             description=description,
         )

@@ -167,9 +167,9 @@ def _stop(programs: list[_Program]) -> None:
             program.process.stdin.close()
     until = time.monotonic() + GRACE_SECONDS + 5
     for program in programs:
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             program.process.wait(max(0.0, until - time.monotonic()))
-        except subprocess.TimeoutExpired:
+        with contextlib.suppress(ProcessLookupError):  # all went well: nothing is left of it
             os.killpg(program.process.pid, signal.SIGKILL)
-            program.process.wait()
+        program.process.wait()
     fail_left_over("the web UI that ran it was stopped before it ended")

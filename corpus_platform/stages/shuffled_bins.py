@@ -37,7 +37,6 @@ from corpus_platform.storage.manifest import Json
 __all__ = ["STAGE", "current_path", "publish_release", "release_in_force"]
 
 ASSET = "shuffled_bins"
-DECIDING = ("minhash_signatures", "dedup_clusters")
 DOCUMENTS, SETTINGS_FILE = "documents.parquet", "settings.json"
 GATHERED_TOKENS = 1 << 22  # moved at a time
 
@@ -66,7 +65,8 @@ def publish_release(project: Project, *, progress: Progress = quiet) -> Report:
                 products, documents = _write_files(project, draft, sources, progress)
                 products += _write_companions(project, draft, documents)
                 ledger = _ledger(project, documents)
-                report = making.publish(draft, products, ledger=ledger)
+                decided_by = project.settings.model_dump(mode="json", include={"dedup", "split"})
+                report = making.publish(draft, products, ledger=ledger, measured=decided_by)
         _move_current(project, report)
     return report
 
@@ -250,9 +250,12 @@ def _write_companions(project: Project, draft: Path, documents: pa.Table) -> lis
 
 
 def _settled_stages(project: Project) -> list[tuple[str, Stage]]:
-    """Return the stages with settings of their own, but those that stand in the release's."""
-    without = ("raw_shards", "dedup_verdicts", *DECIDING)
-    return [(a, s) for a, s in project.chain.items() if a not in without]
+    """Return the stages whose settings are part of a release's content through its inputs.
+
+    Packs depend on what dedup decided and not on its settings, so those stand in the manifest.
+    """
+    settled = ("cleaned_documents", "tokenizer", "packed_bins", ASSET)
+    return [(asset, project.chain[asset]) for asset in settled]
 
 
 def _ledger(project: Project, documents: pa.Table) -> dict[str, object]:
@@ -360,9 +363,7 @@ def _in_both(documents: pl.DataFrame) -> int:
 
 
 def _settings(project: Project, _: str | None) -> Json:
-    # Packs depend on what dedup decided, and not on its settings; the release's own file names them.
-    decided_by = {asset: project.chain[asset].code_settings(project) for asset in DECIDING}
-    return {**project.settings.shuffle.model_dump(), **decided_by}
+    return project.settings.shuffle.model_dump()
 
 
 def _inputs(project: Project, _: str | None) -> dict[str, str]:

@@ -33,7 +33,9 @@ def write_bad_shards(corpus: Corpus) -> None:
     source(corpus, BAD_LINES).write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def blocked(result: dict[str, list[dict[str, str]]]) -> dict[tuple[str, str | None], dict[str, str]]:
+def blocked(
+    result: dict[str, list[dict[str, str]]],
+) -> dict[tuple[str, str | None], dict[str, str]]:
     """Return the entries of `blocked` by asset and partition."""
     return {(b["asset"], b["partition"]): b for b in result["blocked"]}
 
@@ -90,6 +92,7 @@ def test_bad_shards_are_named_and_too_many_of_them_stop_the_clusters(fresh: Corp
     assert {b["asset"] for b in result["blocked"]} == {"cleaned_documents"}
 
 
+@pytest.mark.slow
 def test_a_bad_shard_that_comes_later_is_left_out_of_a_release_that_says_so(
     made: Corpus,
 ) -> None:
@@ -106,6 +109,7 @@ def test_a_bad_shard_that_comes_later_is_left_out_of_a_release_that_says_so(
     assert (made.data / "releases/current.json").read_bytes() == current
 
 
+@pytest.mark.slow
 def test_a_repaired_shard_is_taken_in_when_its_bytes_are_accepted(made: Corpus) -> None:
     shard = "2026-44/part-00001.jsonl.gz"
     write_shard(source(made, shard), documents()[40:50])

@@ -32,8 +32,8 @@ def wait_for(condition: Callable[[], bool], *, seconds: float = 90) -> None:
 
 
 def stalled(corpus: Corpus) -> Started:
-    """Return a command of which a worker hangs in the middle of a stage."""
-    clean_anew(corpus)
+    """Return a command of which the one worker that has work hangs in the middle of a stage."""
+    corpus.output(f"cleaned_documents/{SHARDS[0]}/*/documents.parquet").unlink()
     started = corpus.start("run", fault={"function": CLEANING, "stall": 600})
     wait_for(lambda: corpus.statuses()[0] == STARTED)
     return started
@@ -50,29 +50,25 @@ def test_an_error_in_a_stage_ends_the_run_with_its_message_and_the_next_run_comp
         assert any(f.startswith(f"{shard}: ") and "the sky fell" in f for f in result["failed"])
         assert f"failed: {shard}: " in ended.printed
     assert "Traceback" not in ended.printed
-    ended, result = made.run()
-    assert ended.code == 0, ended.printed
-    assert result["outcome"] == "complete"
 
 
-def test_a_worker_killed_in_mid_stage_fails_its_dagster_run_and_the_others_go_on(
+def test_a_worker_killed_in_mid_stage_fails_its_dagster_run_and_the_next_run_completes(
     made: Corpus,
 ) -> None:
+    before = made.products()
     started = stalled(made)
-    for failed in range(len(SHARDS)):
-        wait_for(
-            lambda failed=failed: made.statuses()[: failed + 1] == [STARTED, *[FAILURE] * failed]
-        )
-        (worker,) = started.workers()
-        worker.kill()
+    (worker,) = started.workers()
+    worker.kill()
     ended = started.wait()
     assert ended.code == 3, ended.printed
-    assert ended.printed.count("the worker process ended by signal 9; its log is ") >= len(SHARDS)
+    assert f"failed: {SHARDS[0]}: the worker process ended by signal 9; its log is" in ended.printed
     assert "Traceback" not in ended.printed
-    assert made.statuses()[: len(SHARDS)] == [FAILURE] * len(SHARDS)
+    assert made.statuses()[0] == FAILURE
+    assert STARTED not in made.statuses()
     ended, result = made.run()
     assert ended.code == 0, ended.printed
     assert result["outcome"] == "complete"
+    assert made.products() == before
 
 
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
@@ -88,13 +84,13 @@ def test_a_command_told_to_end_leaves_no_process_and_no_run_behind(
     assert made.statuses()[0] == FAILURE
 
 
+@pytest.mark.slow
 def test_a_command_killed_outright_takes_its_workers_with_it_and_the_next_fails_its_run(
     made: Corpus,
 ) -> None:
     started = stalled(made)
     started.process.kill()
     assert started.wait().code == -9  # raises when a process is left
-    made.set(clean=None)
     ended, _ = made.run()
     assert ended.code == 0, ended.printed
     assert STARTED not in made.statuses()
@@ -102,7 +98,11 @@ def test_a_command_killed_outright_takes_its_workers_with_it_and_the_next_fails_
 
 
 @pytest.mark.parametrize(
-    "denied", ["source/crawl=2026-40/part-00000.jsonl.zst", "source/crawl=2026-40"]
+    "denied",
+    [
+        "source/crawl=2026-40",
+        pytest.param("source/crawl=2026-40/part-00000.jsonl.zst", marks=pytest.mark.slow),
+    ],
 )
 def test_a_source_that_may_not_be_read_is_named_and_no_trace_is_printed(
     fresh: Corpus, denied: str

@@ -62,9 +62,7 @@ def test_a_second_run_reads_far_less_than_one_large_shard(made: Corpus) -> None:
     assert "nothing was due" in second.printed
 
 
-def test_a_threshold_of_cleaning_makes_what_depends_on_it_due_and_the_old_value_nothing(
-    made: Corpus,
-) -> None:
+def test_a_threshold_of_cleaning_makes_exactly_what_depends_on_it_due(made: Corpus) -> None:
     before = made.products()
     made.set(clean={"set": {"too_short.min_chars": 300}})
     plan = made.plan()
@@ -77,7 +75,16 @@ def test_a_threshold_of_cleaning_makes_what_depends_on_it_due_and_the_old_value_
     )
     assert all(reasons.values())
     assert made.products() == before  # planning writes nothing
+    made.set(clean=None)
+    assert made.plan() == []
 
+
+@pytest.mark.slow
+def test_a_threshold_set_back_puts_the_old_generations_in_force_and_makes_nothing(
+    made: Corpus,
+) -> None:
+    before = made.products()
+    made.set(clean={"set": {"too_short.min_chars": 300}})
     first_release = current_release(made)
     ended, result = made.run()
     assert ended.code == 0, ended.printed

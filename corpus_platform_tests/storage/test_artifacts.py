@@ -119,7 +119,7 @@ def test_a_flip_that_hides_behind_size_and_time_is_seen_after_distrust(tmp_path:
     os.utime(made.path("data"), ns=(before.st_atime_ns, before.st_mtime_ns))
     assert store.damage(made) == []
     assert store.deep_damage(made, made.manifest.outputs)
-    store.distrust(made)
+    store.distrust("stage", made)
     found = store.find("stage", "c/s", made.entry.key)
     assert found is not None
     assert store.damage(found)
