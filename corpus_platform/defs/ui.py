@@ -25,7 +25,7 @@ from corpus_platform.defs.workers import is_driven
 from corpus_platform.errors import Busy, StageFailed, UsageError
 from corpus_platform.storage import lease
 
-__all__ = ["serve"]
+__all__ = ["fail_left_over", "serve"]
 
 HOST = "127.0.0.1"
 BEGUN = (

@@ -12,7 +12,7 @@ from corpus_platform.config import Settings, load_settings
 from corpus_platform.defs import ui
 from corpus_platform.defs.home import open_instance, prepare_home
 from corpus_platform.defs.workers import TASK_TAG
-from corpus_platform.errors import Busy, UsageError
+from corpus_platform.errors import Busy, StageFailed, UsageError
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_a_program_that_ends_ends_the_command_with_its_log_named(
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(config.parent))
     (config.parent / "dagster_webserver.py").write_text("raise SystemExit(7)", encoding="utf-8")
-    with pytest.raises(ui.StageFailed, match=r"web server ended with exit code 7.*web\.log"):
+    with pytest.raises(StageFailed, match=r"web server ended with exit code 7.*web\.log"):
         ui.serve(settings, config, port=0, say=lambda _: None)
 
 
