@@ -8,14 +8,15 @@ import dataclasses
 import json
 import os
 import sys
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import click
 import yaml
 
 from corpus_platform import planner
-from corpus_platform.config import Settings, load_settings
+from corpus_platform.config import Settings
 from corpus_platform.console import (
     RunView,
     SampleView,
@@ -28,14 +29,15 @@ from corpus_platform.console import (
     status_table,
 )
 from corpus_platform.errors import CorpusError
+from corpus_platform.settings_file import load_settings
 from corpus_platform.stages.chain import open_project
 from corpus_platform.stages.project import Project
 from corpus_platform.stages.raw_shards import accept_source, lock_path, write_lock
 from corpus_platform.stages.shuffled_bins import release_in_force
 from corpus_platform.stages.tally import tally
-from corpus_platform.stages.verifying import verify_all
+from corpus_platform.stages.verifying import Fault, verify_all
 from corpus_platform.storage.registry import Shard
-from corpus_platform.storage.sources import discover
+from corpus_platform.storage.sources import discover, discover_some
 
 __all__ = ["main"]
 
@@ -69,6 +71,12 @@ class _Commands(click.Group):
         except KeyboardInterrupt:
             click.echo("stopped; the same command goes on where this one ended", err=True)
             ctx.exit(130)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except Exception as error:  # noqa: BLE001 - a fault of ours: 1 would say "blocked"
+            traceback.print_exc()
+            click.echo(f"error: {type(error).__name__}: {error}", err=True)
+            ctx.exit(3)
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -117,7 +125,7 @@ def run(config_file: Path, json_file: Path | None) -> None:
         watcher = Watcher(view.phase, view.progressed, view.ended, view.waiting)
         result = run_everything(settings, config_file, watcher)
     project = open_project(settings)
-    blocked = result.survey.blocked
+    blocked = [*result.survey.blocked, *result.refused]
     outcome = "failed" if result.failed else "blocked" if blocked else "complete"
     release = release_in_force(project)
     crawls = tally(project)
@@ -144,7 +152,7 @@ def run(config_file: Path, json_file: Path | None) -> None:
     sys.exit(3 if result.failed else 1 if blocked else 0)
 
 
-def _name(entry: planner.Blocked | planner.Due) -> str:
+def _name(entry: planner.Blocked | planner.Due | Fault) -> str:
     return entry.asset if entry.partition is None else f"{entry.asset}[{entry.partition}]"
 
 
@@ -194,9 +202,9 @@ def _status_json(found: planner.Survey) -> dict[str, dict[str, dict[str, str | N
 def _reading(settings: Settings) -> Project:
     """Return a project that writes nothing, with what the sources list now already counted in."""
     project = open_project(settings, read_only=True)
-    found = {s.key: s for s in discover(settings.sources, settings.base)}
-    known = project.registry.shards()
-    retired = set(project.registry.keys()) - set(known)
+    known, registered = project.registry.shards(), project.registry.keys()
+    listed = discover_some(settings.sources, settings.base, registered=registered)
+    found, retired = {s.key: s for s in listed}, set(registered) - set(known)
     merged: dict[str, Shard] = {
         key: dataclasses.replace(found[key], generation=known[key].generation)
         if key in found and key in known
@@ -211,14 +219,19 @@ def _reading(settings: Settings) -> Project:
 def settings(config_file: Path) -> None:
     """Print the settings in force as YAML.
 
-    Those of the file, the defaults for all others, and the cleaning rules that they make.
+    Those of the file and the defaults for all others; it can be loaded again as a settings file.
+    Comments at its end are the cleaning rules that the settings make.
     """
     effective = load_settings(config_file)
-    values = effective.model_dump(mode="json")
-    values["clean"]["rules"] = {
-        name: rule.model_dump(mode="json") for name, rule in effective.clean.rules().items()
-    }
-    click.echo(yaml.safe_dump(values, sort_keys=False, allow_unicode=True), nl=False)
+    rules = {name: rule.model_dump(mode="json") for name, rule in effective.clean.rules().items()}
+    click.echo(_yaml(effective.model_dump(mode="json")), nl=False)
+    click.echo("# The cleaning rules in force, in the order in which they judge:")
+    for line in _yaml(rules).splitlines():
+        click.echo(f"#   {line}")
+
+
+def _yaml(value: Mapping[str, object]) -> str:
+    return yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
 
 
 @main.command()
@@ -226,12 +239,14 @@ def settings(config_file: Path) -> None:
 def verify(config_file: Path) -> None:
     """Hash every stored file again and compare with what is recorded.
 
-    Looks at the files of all artifacts and releases in force, at the sources and at the lock. Ends with 1 when anything is not as recorded; `corpus run` then makes again what it can.
+    Looks at the files of all artifacts and releases, old ones too, at what names the ones in force,
+    at the sources and at the lock; several files at once. Ends with 1 when anything is not as
+    recorded; `corpus run` then makes again what it can.
     """
     project = open_project(load_settings(config_file))
     count, faults = verify_all(project, progress=_hashing())
     for fault in faults:
-        click.echo(f"{fault.asset}[{fault.partition or ''}]: {fault.reason}")
+        click.echo(f"{_name(fault)}: {fault.reason}")
     click.echo(f"{count} artifacts verified, {len(faults)} not as recorded")
     if faults:
         click.echo("`corpus run` repairs what can be made again")
@@ -259,8 +274,10 @@ def lock(config_file: Path, accept: str | None) -> None:
     The file lies beside the settings and belongs into your version control. While it is there, a
     shard with other bytes is refused.
     """
-    project = open_project(load_settings(config_file))
+    effective = load_settings(config_file)
+    project = open_project(effective)
     if accept is not None:
+        project.registry.register(discover(effective.sources, effective.base))  # they may have moved
         shard = accept_source(project, accept)
         click.echo(
             f"{accept}: the source's bytes count as generation {shard.generation} from now on;"

@@ -1,59 +1,49 @@
 """The settings of `corpus.yaml`: the only place that knows keys, defaults and where numbers come from.
 
-`load_settings` reads a file into frozen models and refuses unknown keys, wrong types and
-impossible values with an error that names file, key and value. Paths are relative to the file.
+Frozen models that refuse unknown keys, wrong types and impossible values; paths are relative to the
+file. The rules' own settings are in `rule_settings`, reading the file is in `settings_file`.
 Sources of numbers: [S0]..[S4] are the five documents the platform was specified in.
 """
 
 import datetime
-import difflib
-from collections.abc import Iterable, Iterator, Mapping
+import re
+import zoneinfo
 from pathlib import Path
 from typing import Annotated, Literal
 
 import pydantic
-import yaml
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     StringConstraints,
 )
-from pydantic_core import ErrorDetails
 
-from corpus_platform.errors import SettingsError
+from corpus_platform.rule_settings import (
+    PRESETS,
+    RULES,
+    Names,
+    RuleSettings,
+    Section,
+    Share,
+    from_list,
+)
 
 __all__ = [
     "SPECIAL_TOKENS",
-    "CharRepeat",
     "ChecksSettings",
     "CleanSettings",
     "DedupSettings",
-    "DupLines",
     "Fields",
-    "LowAlnum",
-    "LowLangConfidence",
     "PackSettings",
     "ReleaseSettings",
-    "RuleSettings",
     "Settings",
     "ShuffleSettings",
     "SourceSettings",
     "SplitSettings",
     "TokenizerSettings",
-    "TooShort",
     "Waiver",
-    "load_settings",
 ]
-
-
-def _from_list(value: object) -> object:
-    """Return a YAML list as the tuple that a frozen section holds."""
-    if isinstance(value, list | tuple):
-        return tuple(value)
-    raise ValueError("a list is wanted")
 
 
 def _not_empty(value: tuple) -> tuple:
@@ -73,9 +63,53 @@ def _local(value: str) -> str:
     return value
 
 
-Share = Annotated[float, Field(ge=0.0, le=1.0)]
-Names = Annotated[tuple[str, ...], BeforeValidator(_from_list)]
+# Of each field of a cron line: its name, least and largest number, and the names of numbers.
+_CRON_FIELDS: tuple[tuple[str, int, int, str], ...] = (
+    ("minute", 0, 59, ""),
+    ("hour", 0, 23, ""),
+    ("day", 1, 31, ""),
+    ("month", 1, 12, "jan feb mar apr may jun jul aug sep oct nov dec"),
+    ("weekday", 0, 7, "sun mon tue wed thu fri sat"),
+)
+_CRON_PART = re.compile(r"(?:\*|(\w+)(?:-(\w+))?)(?:/([1-9]\d{0,2}))?", re.ASCII)
+
+
+def _cron(value: str) -> str:
+    parts = value.split()
+    if len(parts) != len(_CRON_FIELDS):
+        raise ValueError(
+            f"five fields are wanted (minute hour day month weekday), not {len(parts)}"
+        )
+    for text, (field, low, high, names) in zip(parts, _CRON_FIELDS, strict=True):
+        for part in text.split(","):
+            match = _CRON_PART.fullmatch(part)
+            ends = [_cron_number(e, low, names) for e in match.groups()[:2] if e] if match else []
+            if match is None or ends != sorted(ends) or any(not low <= e <= high for e in ends):
+                raise ValueError(f"{field} {text!r}: numbers from {low} to {high} are wanted: *, 5, 1-5, */10, 1,15")  # fmt: skip
+    return value
+
+
+def _cron_number(text: str, low: int, names: str) -> int:
+    """Return the number of one end of a range, -1 for what is none."""
+    if text.isdecimal():
+        return int(text)
+    known = names.split()
+    return low + known.index(text.lower()) if text.lower() in known else -1
+
+
+def _timezone(value: str) -> str:
+    try:
+        known = value == "UTC" or zoneinfo.ZoneInfo(value)  # UTC needs no tables of the system
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        known = None
+    if not known:
+        raise ValueError("no such time zone; names are like UTC, Europe/Berlin")
+    return value
+
+
 Folder = Annotated[str, AfterValidator(_local)]
+Cron = Annotated[str, AfterValidator(_cron)]
+Timezone = Annotated[str, AfterValidator(_timezone)]
 Date = Annotated[datetime.date, BeforeValidator(_from_text)]
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 GateName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*(/[a-z0-9_]+)?$")]
@@ -88,48 +122,8 @@ SPECIAL_TOKENS = (
     *(f"<|reserved_{i}|>" for i in range(8)),
 )
 
-# Files that are code whatever a language model thinks of their comments.
-CODE_SUFFIXES = (
-    *(
-        ".c",
-        ".cc",
-        ".cpp",
-        ".cs",
-        ".css",
-        ".cu",
-        ".go",
-        ".h",
-        ".hpp",
-        ".ipynb",
-        ".java",
-        ".jl",
-        ".js",
-    ),
-    *(
-        ".json",
-        ".jsx",
-        ".kt",
-        ".lua",
-        ".m",
-        ".php",
-        ".pl",
-        ".ps1",
-        ".py",
-        ".pyi",
-        ".r",
-        ".rb",
-        ".rs",
-    ),
-    *(".scala", ".sh", ".sql", ".swift", ".toml", ".ts", ".tsx", ".xml", ".yaml", ".yml", ".zig"),
-)
 
-
-class _Section(BaseModel):
-    # Strict: YAML has types, so "300", true or 16.5 where a whole number belongs is a mistake.
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class Fields(_Section):
+class Fields(Section):
     """Names of the source's fields; everything else of a record goes to `meta`."""
 
     id: str = Field("id", description="Identifier; where it is missing, `<shard>:<row>` counts.")
@@ -138,7 +132,7 @@ class Fields(_Section):
     lang: str = Field("lang", description="Language code (`code` for programs); may be missing.")
 
 
-class SourceSettings(_Section):
+class SourceSettings(Section):
     """Where shards come from: a glob over local files."""
 
     glob: str = Field(
@@ -159,88 +153,7 @@ class SourceSettings(_Section):
         return self
 
 
-class TooShort(_Section):
-    """Drop texts of fewer than `min_chars` code points."""
-
-    min_chars: int = Field(200, ge=0, description="Fewest code points that stay [S1, 2.2].")
-
-
-class DupLines(_Section):
-    """Drop texts whose lines repeat: 1 - distinct lines / lines above `max_share`."""
-
-    max_share: Share = Field(
-        0.30, description="Largest share of repeated lines that stays [S1, 2.2]."
-    )
-    count_blank: bool = Field(
-        False,
-        description="Count blank lines, as the rule was written: then five paragraphs score 0.33 and are dropped.",
-    )
-
-
-class CharRepeat(_Section):
-    """Drop texts in which one character stands more than `max_run` times in a row."""
-
-    max_run: int = Field(
-        50, ge=1, description=r"Longest run of one character that stays [S1, 2.2: `(.)\1{50,}`]."
-    )
-
-
-class LowAlnum(_Section):
-    """Drop texts whose share of letters and numbers is below `min_share`."""
-
-    min_share: Share = Field(
-        0.50, description="Least share of letters and numbers that stays [S1, 2.2]."
-    )
-    count_marks: bool = Field(
-        True,
-        description="Count vowel signs too. As the rule was written they are junk: Hindi reaches 0.48, vowelled Arabic 0.42.",
-    )
-
-
-class LowLangConfidence(_Section):
-    """Drop texts whose language cannot be told with confidence `min_score`."""
-
-    min_score: Share = Field(0.80, description="Least score of the language model [S1, 2.2].")
-    max_bytes: int = Field(
-        2000,
-        ge=100,
-        description="Bytes of text that the model looks at; same label as the whole text in 98.8 % of documents (measured).",
-    )
-    trust_given: bool = Field(
-        True,
-        description="Leave documents with a given `lang` alone: half of all technical English scores below 0.8 (measured).",
-    )
-    exempt_code: bool = Field(True, description="Leave program code alone.")
-    code_suffixes: Names = Field(
-        CODE_SUFFIXES, description="Ends of addresses that are program code."
-    )
-
-
-RuleSettings = TooShort | DupLines | CharRepeat | LowAlnum | LowLangConfidence
-
-RULES: dict[str, type[RuleSettings]] = {
-    "too_short": TooShort,
-    "dup_lines": DupLines,
-    "char_repeat": CharRepeat,
-    "low_alnum": LowAlnum,
-    "low_lang_confidence": LowLangConfidence,
-}
-
-# What a preset changes in the defaults above; the order of RULES is the order of judgement.
-PRESETS: dict[str, dict[str, dict[str, object]]] = {
-    "web": {name: {} for name in RULES},
-    "source_document": {
-        "too_short": {},
-        "dup_lines": {"count_blank": True},
-        "char_repeat": {},
-        "low_alnum": {"count_marks": False},
-        "low_lang_confidence": {"trust_given": False, "exempt_code": False},
-    },
-    "none": {},
-}
-
-
-class CleanSettings(_Section):
+class CleanSettings(Section):
     """Which documents are dropped, by which rules, in which order."""
 
     preset: Literal["web", "source_document", "none"] | Names = Field(
@@ -292,7 +205,7 @@ def _rule(name: str, fields: dict[str, object]) -> RuleSettings:
         raise ValueError(f"set: {name}.{field}: {first['msg']} (got {first['input']!r})") from error
 
 
-class DedupSettings(_Section):
+class DedupSettings(Section):
     """How near-copies are found and judged."""
 
     shingle: Literal["auto", "char", "word"] = Field(
@@ -328,7 +241,7 @@ class DedupSettings(_Section):
         return 1.0 - (1.0 - self.threshold**self.rows) ** self.bands
 
 
-class TokenizerSettings(_Section):
+class TokenizerSettings(Section):
     """The tokenizer that is trained once and then frozen."""
 
     algorithm: Literal["bpe"] = Field(
@@ -343,12 +256,13 @@ class TokenizerSettings(_Section):
     sample_bytes: int = Field(
         50_000_000,
         ge=1000,
-        description="Upper bound of the text it is trained on, in UTF-8 bytes; bounds time and memory.",
+        le=2**31 - 1,
+        description="Upper bound of the text it is trained on, in UTF-8 bytes; bounds time and memory. The trainer counts pairs in 32 bits.",
     )
     seed: int = Field(42, ge=0, description="Chooses the sample.")
 
 
-class SplitSettings(_Section):
+class SplitSettings(Section):
     """Which kept documents are held out for validation, by a keyed hash of their content."""
 
     validation: float = Field(
@@ -360,7 +274,7 @@ class SplitSettings(_Section):
     seed: int = Field(42, ge=0, description="Chooses the documents [S1, 5.7].")
 
 
-class PackSettings(_Section):
+class PackSettings(Section):
     """How documents become token sequences."""
 
     strategy: Literal["concat"] = Field(
@@ -371,7 +285,7 @@ class PackSettings(_Section):
     )
 
 
-class ShuffleSettings(_Section):
+class ShuffleSettings(Section):
     """The global order of a release."""
 
     seed: int = Field(42, ge=0, description="Gives the order.")
@@ -382,7 +296,7 @@ class ShuffleSettings(_Section):
     )
 
 
-class ReleaseSettings(_Section):
+class ReleaseSettings(Section):
     """When a release is made, and how many are kept."""
 
     when: Literal["nightly", "weekly", "manual"] = Field(
@@ -405,7 +319,7 @@ DROP_SHARES = {
 }
 
 
-class ChecksSettings(_Section):
+class ChecksSettings(Section):
     """Limits of the gates; shares are judged from `min_records` records on, below they warn."""
 
     uncleared: Literal["exclude", "refuse"] = Field(
@@ -445,10 +359,12 @@ class ChecksSettings(_Section):
         return {**DROP_SHARES, **value}
 
 
-class Waiver(_Section):
+class Waiver(Section):
     """A named exception to one gate for one partition."""
 
-    gate: GateName = Field(description="Name of the gate.")
+    gate: GateName = Field(
+        description="Name of the gate, or asset/gate where several assets have one of that name."
+    )
     partition: str | None = Field(
         None, description="The shard; left out for a gate over the whole corpus."
     )
@@ -456,39 +372,39 @@ class Waiver(_Section):
     expires: Date = Field(description="Last day on which it holds.")
 
 
-class ScheduleSettings(_Section):
+class ScheduleSettings(Section):
     """When the nightly refresh runs. Checked, and without effect: no schedule is defined yet."""
 
-    cron: str = Field("0 2 * * *", description="Minute, hour, day, month, weekday.")
-    timezone: str = Field("UTC", description="Where that hour is.")
+    cron: Cron = Field("0 2 * * *", description="Minute, hour, day, month, weekday.")
+    timezone: Timezone = Field("UTC", description="Where that hour is.")
 
 
-class SlackSettings(_Section):
+class SlackSettings(Section):
     """Where alerts go; the token will come from SLACK_BOT_TOKEN."""
 
     channel: str = Field("#corpus", description="Name of the channel.")
 
 
-class AlertsSettings(_Section):
+class AlertsSettings(Section):
     """Who hears of failures. Checked, and without effect: nothing is sent yet."""
 
     slack: SlackSettings | None = None
 
 
-class RunSettings(_Section):
+class RunSettings(Section):
     """What a command may take of this machine; no product depends on it."""
 
     workers: int = Field(0, ge=0, description="Processes side by side; 0 means one per core.")
 
 
-class Settings(_Section):
+class Settings(Section):
     """Everything in `corpus.yaml`. `base` is the folder of the file."""
 
     storage: Folder = Field(
         "data", description="Folder of all artifacts and releases, relative to the settings file."
     )
     sources: Annotated[
-        tuple[SourceSettings, ...], BeforeValidator(_from_list), AfterValidator(_not_empty)
+        tuple[SourceSettings, ...], BeforeValidator(from_list), AfterValidator(_not_empty)
     ]
     clean: CleanSettings = CleanSettings()
     dedup: DedupSettings = DedupSettings()
@@ -498,7 +414,7 @@ class Settings(_Section):
     shuffle: ShuffleSettings = ShuffleSettings()
     release: ReleaseSettings = ReleaseSettings()
     checks: ChecksSettings = ChecksSettings()
-    waivers: Annotated[tuple[Waiver, ...], BeforeValidator(_from_list)] = ()
+    waivers: Annotated[tuple[Waiver, ...], BeforeValidator(from_list)] = ()
     schedule: ScheduleSettings = ScheduleSettings()
     alerts: AlertsSettings = AlertsSettings()
     run: RunSettings = RunSettings()
@@ -508,83 +424,3 @@ class Settings(_Section):
     def storage_path(self) -> Path:
         """The local artifact folder, absolute."""
         return (self.base / self.storage).absolute()
-
-
-def load_settings(path: Path) -> Settings:
-    """Read and check a settings file.
-
-    Raises SettingsError naming the file, the key and the value.
-    """
-    try:
-        raw = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # a SafeLoader
-    except FileNotFoundError as error:
-        raise SettingsError(f"{path}: no such settings file; name one with --config") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path}: cannot be read: {error}") from error
-    except (yaml.YAMLError, ValueError) as error:  # e.g. the date 2027-02-30
-        raise SettingsError(f"{path}: not YAML: {error}") from error
-    if not isinstance(raw, dict):
-        raise SettingsError(f"{path}: a mapping of keys is wanted, found {type(raw).__name__}")
-    if "base" in raw:
-        raise SettingsError(f"{path}: base: unknown key (got {_short(raw['base'])})")
-    try:
-        return Settings.model_validate({**raw, "base": path.parent.absolute()})
-    except pydantic.ValidationError as error:
-        raise SettingsError("\n".join(_explain(path, raw, error.errors()))) from error
-
-
-class _Loader(yaml.SafeLoader):
-    """Reads YAML, and refuses a key that is written twice: the first would be lost in silence."""
-
-    def construct_mapping(self, node: yaml.Node, deep: bool = False) -> dict:
-        seen: set[str] = set()
-        for key, _ in node.value if isinstance(node, yaml.MappingNode) else []:
-            if str(key.value) in seen:
-                raise yaml.MarkedYAMLError(
-                    problem=f"key {key.value!r} is written twice", problem_mark=key.start_mark
-                )
-            seen.add(str(key.value))
-        return super().construct_mapping(node, deep)
-
-
-def _explain(path: Path, raw: object, errors: Iterable[ErrorDetails]) -> list[str]:
-    """Return a line for each key; what a value might have been instead stands in one line."""
-    lines: dict[str, tuple[list[str], str]] = {}
-    for error in errors:
-        key, value = ".".join(_key(error, raw)) or "(the file)", f" (got {_short(error['input'])})"
-        message = error["msg"].removeprefix("Value error, ")
-        if error["type"] == "extra_forbidden":
-            message = f"unknown key{_hint(str(error['loc'][-1]))}"
-        told = error["type"] == "missing" or "(got " in message
-        lines.setdefault(key, ([], "" if told else value))[0].append(message)
-    return [f"{path}: {key}: {'; or '.join(said)}{got}" for key, (said, got) in lines.items()]
-
-
-def _key(error: ErrorDetails, raw: object) -> Iterator[str]:
-    """Yield the parts of a key as far as the file has them: pydantic adds names of types."""
-    for part in error["loc"]:
-        inside = dict(enumerate(raw)) if isinstance(raw, list) else raw
-        if isinstance(inside, Mapping) and part in inside:
-            yield str(part)
-            raw = inside[part]
-        elif error["type"] == "missing":
-            yield str(part)
-
-
-def _hint(key: str) -> str:
-    close = difflib.get_close_matches(key, _known_keys(), n=1, cutoff=0.75)
-    return f"; did you mean {close[0]!r}?" if close else ""
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 120 else text[:117] + "..."
-
-
-def _known_keys() -> list[str]:
-    sections = [f.annotation for f in Settings.model_fields.values()]
-    names = list(Settings.model_fields)
-    for section in [*sections, SourceSettings, Fields, Waiver]:
-        if isinstance(section, type) and issubclass(section, BaseModel):
-            names += section.model_fields
-    return names

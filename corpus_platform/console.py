@@ -18,8 +18,8 @@ from rich.progress import (
 from rich.table import Column, Table
 from rich.text import Text
 
-from corpus_platform.config import RULES
 from corpus_platform.planner import Due, Survey
+from corpus_platform.rule_settings import RULES
 from corpus_platform.stages.sample import SampleReport
 from corpus_platform.stages.tally import CrawlTally
 

@@ -9,7 +9,8 @@ import datetime
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from corpus_platform.config import RULES, ChecksSettings, Waiver
+from corpus_platform.config import ChecksSettings, Waiver
+from corpus_platform.rule_settings import RULES
 
 __all__ = ["GATES", "Finding", "Gate", "blocking", "judge", "unmeasured"]
 
@@ -64,7 +65,7 @@ def judge(
             finding = Finding(
                 gate.name, passed=False, reason=f"the number {missing} was not measured"
             )
-        findings.append(_waive(finding, partition, waivers, today))
+        findings.append(_waive(asset, finding, partition, waivers, today))
     return findings
 
 
@@ -79,13 +80,17 @@ def blocking(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def _waive(
-    finding: Finding, partition: str | None, waivers: Iterable[Waiver], today: datetime.date
+    asset: str,
+    finding: Finding,
+    partition: str | None,
+    waivers: Iterable[Waiver],
+    today: datetime.date,
 ) -> Finding:
     if not finding.blocks:
         return finding
     for waiver in waivers:
         if (
-            waiver.gate == finding.gate
+            waiver.gate in (finding.gate, f"{asset}/{finding.gate}")
             and waiver.partition == partition
             and waiver.expires >= today
         ):
@@ -234,6 +239,18 @@ GATES: dict[str, tuple[Gate, ...]] = {
             "documents of the sample with another text hash",
             "The exact keys of a sample equal those of the cleaned texts.",
         ),
+        _zero(
+            "signatures",
+            "wrong_signatures",
+            "signatures are not of their width or, in the sample, not of their text",
+            "Every signature has its k values; those of a sample are computed from the texts again.",
+        ),
+        _zero(
+            "bands",
+            "wrong_bands",
+            "documents whose band hashes are not those of their signature",
+            "The band hashes of every document are those of its signature.",
+        ),
     ),
     "dedup_clusters": (
         Gate("not_empty", "There is something to train on.", _not_empty),
@@ -251,10 +268,17 @@ GATES: dict[str, tuple[Gate, ...]] = {
             "Every dropped document names a kept twin at or above the threshold.",
         ),
         _zero(
+            "exact_copies",
+            "wrong_copies",
+            "documents whose text came earlier and are no exact copy, or the other way round",
+            "Exact copies are the documents whose text stood earlier in the table, and no others.",
+        ),
+        _zero(
             "similarity",
             "wrong_similarities",
-            "sampled similarities differ from the texts'",
-            "Stored similarities equal the exact Jaccard of the texts, on a sample.",
+            "similarities differ from the texts' or join a pair below the threshold",
+            "Similarities of twins and edges equal the exact Jaccard of the texts, on a sample;"
+            " every edge is at or above the threshold.",
         ),
         _zero(
             "split",

@@ -4,7 +4,7 @@ It reads and never makes anything. The command, the schedule and the sensors all
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from corpus_platform import gates
 from corpus_platform.errors import Uncleared
@@ -122,9 +122,18 @@ def _clusters_state(project: Project, ingested: Mapping[str, Mapping[str, State]
 def _pack_state(
     project: Project, shard: str, ingested: Mapping[str, State], clusters: State, tokenizer: State
 ) -> State:
+    """Judge a pack by the verdict in force: one that the clusters do not change stays current."""
+    asset = "packed_bins"
     refused = [s for s in ingested.values() if s.state == "blocked"]
-    before = [ingested["cleaned_documents"], clusters, tokenizer]
-    return _look(project, "packed_bins", shard, [*refused, *before])
+    before = [*refused, ingested["cleaned_documents"], tokenizer]
+    if (waiting := _after(project, asset, shard, before)) is not None:
+        return waiting
+    try:
+        project.expected("dedup_verdicts", shard)
+    except Uncleared:  # the clusters are older than the shard, or were made by other settings
+        if (waiting := _after(project, asset, shard, [clusters])) is not None:
+            return waiting
+    return _look(project, asset, shard, ())
 
 
 def _release_state(
@@ -132,7 +141,11 @@ def _release_state(
 ) -> State:
     waiting = [s for s in (clusters, tokenizer) if s.due or s.state == "blocked"]
     waiting += [s for s in packs.values() if s.due]
-    return _look(project, "shuffled_bins", None, waiting[:1])
+    found = _look(project, "shuffled_bins", None, waiting[:1])
+    if found.due and project.settings.release.when == "manual":
+        reason = f"{found.reason}; release.when is manual: materialize shuffled_bins to make it"
+        return replace(found, due=False, waits=False, reason=reason)
+    return found
 
 
 def _look(project: Project, asset: str, partition: str | None, before: Iterable[State]) -> State:

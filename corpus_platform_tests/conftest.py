@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from corpus_platform.config import load_settings
+from corpus_platform.settings_file import load_settings
 from corpus_platform.stages.chain import open_project
 from corpus_platform_tests.small import run_chain, write_small_corpus
 

@@ -16,8 +16,8 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 
-from corpus_platform.config import load_settings
 from corpus_platform.formats.token_bin import open_token_bin
+from corpus_platform.settings_file import load_settings
 from corpus_platform.stages import dedup_verdicts
 from corpus_platform.stages.chain import open_project
 from corpus_platform.stages.minhash_signatures import sign_documents
@@ -181,7 +181,29 @@ def _a_row_twice_signed(folder: Path) -> None:
     _alter(folder / "signatures.parquet", lambda rows: pl.concat([rows, rows.head(1)]))
 
 
+def _in_signed(row: pl.Expr, **columns: pl.Expr) -> Callable[[Path], None]:
+    """Change columns of the signatures where they stand in a place."""
+    here = pl.int_range(pl.len()) == row
+    changes = {n: pl.when(here).then(c).otherwise(pl.col(n)) for n, c in columns.items()}
+    return lambda folder: _alter(
+        folder / "signatures.parquet", lambda rows: rows.with_columns(**changes)
+    )
+
+
+FIRST, LAST = pl.lit(0), pl.len() - 1
+
+
 # dedup_clusters
+
+
+def _in_edges(similarity: float) -> Callable[[Path], None]:
+    value = pl.lit(similarity).alias("similarity")
+    return lambda folder: _alter(folder / "edges.parquet", lambda rows: rows.with_columns(value))
+
+
+def _first_of_kind_is(kind: str, other: str) -> Callable[[Path], None]:
+    first = pl.int_range(pl.len()) == (pl.col("kind") == kind).arg_max()
+    return _in_clusters(kind=pl.when(first).then(pl.lit(other)).otherwise(pl.col("kind")))
 
 
 def _in_clusters(**columns: pl.Expr) -> Callable[[Path], None]:
@@ -393,6 +415,11 @@ FAULTS = [
     Fault("minhash_signatures", "coverage", _without_first("signatures.parquet")),
     Fault("minhash_signatures", "coverage", _a_row_twice_signed),
     Fault("minhash_signatures", "exact_keys", _another_digest),
+    Fault("minhash_signatures", "signatures", _in_signed(LAST, signature=pl.lit(bytes(508)))),
+    Fault("minhash_signatures", "signatures", _in_signed(FIRST, signature=pl.lit(bytes(512)))),
+    Fault("minhash_signatures", "signatures", _in_signed(FIRST, shingles=pl.lit(3))),
+    Fault("minhash_signatures", "bands", _in_signed(LAST, bands=pl.lit(bytes(128)))),
+    Fault("minhash_signatures", "bands", _in_signed(LAST, bands=pl.lit(bytes(120)))),
     Fault("dedup_clusters", "not_empty", _in_clusters(kept=pl.lit(value=False))),
     Fault("dedup_clusters", "language_yield", _no_english),
     Fault("dedup_clusters", "ledger", _without_first("clusters.parquet")),
@@ -402,7 +429,11 @@ FAULTS = [
     Fault("dedup_clusters", "twins", _similarities(0.5)),
     Fault("dedup_clusters", "twins", _similarities(None)),
     Fault("dedup_clusters", "twins", _similarities(float("nan"))),
+    Fault("dedup_clusters", "exact_copies", _first_of_kind_is("near", "exact")),
+    Fault("dedup_clusters", "exact_copies", _first_of_kind_is("exact", "near")),
     Fault("dedup_clusters", "similarity", _similarities(0.99)),
+    Fault("dedup_clusters", "similarity", _in_edges(0.79)),
+    Fault("dedup_clusters", "similarity", _in_edges(0.99)),
     Fault("dedup_clusters", "split", _exchanged_splits()),
     Fault("dedup_clusters", "split", _split_of_dropped()),
     Fault("tokenizer", "round_trip", _in_tokenizer(_lower_case)),

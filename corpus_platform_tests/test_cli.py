@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 from corpus_platform import cli, planner
 from corpus_platform.cli import main
 from corpus_platform.planner import INGEST
+from corpus_platform.settings_file import load_settings
 from corpus_platform_tests.small import SHARDS, write_small_corpus
 
 COMMANDS = sorted(main.commands)
@@ -142,6 +143,17 @@ def test_the_plan_of_a_finished_corpus_is_empty(finished: Path) -> None:
     assert _corpus("plan", "--config", finished).output.startswith("nothing is due")
 
 
+@pytest.mark.parametrize("command", ["plan", "status", "run"])
+def test_sources_that_list_nothing_end_with_2_and_name_the_globs(
+    command: str, tmp_path: Path
+) -> None:
+    config = tmp_path / "corpus.yaml"
+    config.write_text("sources: [{glob: 'in/{crawl}/*.jsonl'}]", encoding="utf-8")
+    result = _corpus(command, "--config", config)
+    assert result.exit_code == 2
+    assert f"error: sources: there is no shard: no file matches {tmp_path}/in/" in result.output
+
+
 def test_status_says_of_every_shard_and_asset_how_it_stands(finished: Path) -> None:
     whole = json.loads(_corpus("status", "--json", "--config", finished).output)
     assert list(whole) == [*SHARDS, "corpus"]
@@ -180,12 +192,37 @@ def test_a_new_shard_in_the_source_is_planned_before_it_is_registered(finished: 
     }
 
 
-def test_settings_prints_those_in_force_with_the_rules_they_make(fresh: Path) -> None:
-    whole = yaml.safe_load(_corpus("settings", "--config", fresh).output)
+def test_settings_prints_those_in_force_and_the_rules_they_make_as_comments(fresh: Path) -> None:
+    output = _corpus("settings", "--config", fresh).output
+    whole = yaml.safe_load(output)
     assert whole["tokenizer"]["vocab_size"] == 400
     assert whole["dedup"]["threshold"] == 0.8
-    assert whole["clean"]["rules"]["too_short"] == {"min_chars": 200}
     assert "base" not in whole
+    assert "rules" not in whole["clean"]
+    comments = [line[4:] for line in output.splitlines() if line.startswith("#   ")]
+    assert yaml.safe_load("\n".join(comments))["too_short"] == {"min_chars": 200}
+
+
+MANY = """
+storage: elsewhere
+sources:
+  - {glob: "in/{crawl}/*", exclude: ["*.tmp"], fields: {text: content}}
+  - {glob: "x/*", crawl: "2026-10-01"}
+clean: {preset: [low_lang_confidence, too_short], set: {too_short.min_chars: 7, low_lang_confidence.code_suffixes: [.py]}}
+tokenizer: {vocab_size: 400}
+split: {validation: 0.000001}
+waivers:
+  - {gate: raw_shards/sha256, partition: "c/ä: #1", reason: "yes: 'so'", expires: 2027-01-31}
+alerts: {slack: {channel: "#corpus"}}
+"""
+
+
+@pytest.mark.parametrize("text", ["sources: [{glob: '{crawl}/*'}]", MANY], ids=["least", "many"])
+def test_what_settings_prints_loads_as_the_same_settings(text: str, tmp_path: Path) -> None:
+    first, again = tmp_path / "corpus.yaml", tmp_path / "again.yaml"
+    first.write_text(text, encoding="utf-8")
+    again.write_text(_corpus("settings", "--config", first).output, encoding="utf-8")
+    assert load_settings(again) == load_settings(first)
 
 
 def test_verify_ends_with_0_when_all_is_as_recorded(finished: Path) -> None:
@@ -207,6 +244,16 @@ def test_verify_ends_with_1_and_names_what_is_not_as_recorded(finished: Path) ->
     assert "1 not as recorded" in result.output
 
 
+def test_verify_names_an_asset_of_the_whole_corpus_without_brackets(finished: Path) -> None:
+    (manifest,) = (finished.parent / "data" / "dedup_clusters").glob("*/manifest.json")
+    manifest.unlink()
+    result = _corpus("verify", "--config", finished)
+    assert result.exit_code == 1
+    lines = [line for line in result.output.splitlines() if line.startswith("dedup_clusters")]
+    assert lines[0].startswith(f"dedup_clusters: {manifest.parent}: there is no manifest; ")
+    assert lines[1].startswith(f"dedup_clusters: {manifest.parents[1]}/latest.json: points to ")
+
+
 def test_lock_writes_a_file_beside_the_settings(finished: Path) -> None:
     result = _corpus("lock", "--config", finished)
     assert result.exit_code == 0
@@ -220,7 +267,16 @@ def test_a_shard_that_is_not_registered_cannot_be_accepted(finished: Path) -> No
     assert "error: shard '2026-40/nope' is not registered" in result.output
 
 
+def test_a_source_with_the_recorded_bytes_cannot_be_accepted(finished: Path) -> None:
+    result = _corpus("lock", "--accept", SHARDS[1], "--config", finished)
+    assert result.exit_code == 2
+    assert "there is nothing to accept" in result.output
+
+
 def test_accepting_a_shard_makes_it_due(finished: Path) -> None:
+    found = finished.parent.rglob(SHARDS[1].rsplit("/", 1)[1])
+    source = next(path for path in found if "data" not in path.parts)
+    source.write_bytes(source.read_bytes() * 2)
     result = _corpus("lock", "--accept", SHARDS[1], "--config", finished)
     assert "generation 1" in result.output
     due = json.loads(_corpus("plan", "--json", "--config", finished).output)

@@ -7,8 +7,10 @@ from typing import Any  # values of any YAML type, looked up by their key
 
 import pytest
 
-from corpus_platform.config import PRESETS, RULES, Settings, load_settings
+from corpus_platform.config import Settings
 from corpus_platform.errors import SettingsError
+from corpus_platform.rule_settings import PRESETS, RULES
+from corpus_platform.settings_file import load_settings
 
 SOURCE = "sources: [{glob: 'a/{crawl}/*'}]\n"
 NOT_WHOLE = "Input should be a valid integer"
@@ -62,6 +64,12 @@ GIVEN = [
     ("checks: {uncleared: refuse}", "checks.uncleared", "refuse"),
     ("checks: {max_uncleared_share: 0.2}", "checks.max_uncleared_share", 0.2),
     ("schedule: {cron: '0 3 * * *'}", "schedule.cron", "0 3 * * *"),
+    ("tokenizer: {sample_bytes: 2147483647}", "tokenizer.sample_bytes", 2147483647),
+    (
+        "schedule: {cron: '*/15 1-5,22 1 jan-mar Mon,7'}",
+        "schedule.cron",
+        "*/15 1-5,22 1 jan-mar Mon,7",
+    ),
     ("schedule: {timezone: Europe/Berlin}", "schedule.timezone", "Europe/Berlin"),
     ("alerts: {slack: {channel: '#data'}}", "alerts.slack.channel", "#data"),
 ]
@@ -136,6 +144,12 @@ def test_a_waiver_takes_a_date_of_yaml_in_quotes_or_not(written: str, tmp_path: 
     assert waiver.expires == datetime.date(2027, 1, 31)
 
 
+def test_a_waiver_names_a_gate_of_one_asset_by_a_slash(tmp_path: Path) -> None:
+    text = "waivers: [{gate: raw_shards/sha256, reason: because, expires: 2027-01-31}]"
+    (waiver,) = _load(tmp_path, SOURCE + text).waivers
+    assert waiver.gate == "raw_shards/sha256"
+
+
 def test_paths_are_relative_to_the_file_and_not_to_where_one_stands(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -175,6 +189,20 @@ WRONG = [
     ("clean: {set: {too_short.min_chars: true}}", f"clean: set: too_short.min_chars: {NOT_WHOLE} (got True)"),
     ("clean: {set: {too_short.min_chars: 1.5}}", f"clean: set: too_short.min_chars: {NOT_WHOLE} (got 1.5)"),
     # an impossible value
+    ("tokenizer: {sample_bytes: 2147483648}", "tokenizer.sample_bytes: Input should be less than or equal to 2147483647 (got 2147483648)"),
+    ("schedule: {timezone: Mars/Olympus}", "schedule.timezone: no such time zone; names are like UTC, Europe/Berlin (got 'Mars/Olympus')"),
+    ("schedule: {timezone: ../etc}", "schedule.timezone: no such time zone; names are like UTC, Europe/Berlin (got '../etc')"),
+    ("schedule: {timezone: Europe}", "schedule.timezone: no such time zone; names are like UTC, Europe/Berlin (got 'Europe')"),
+    ("schedule: {timezone: ''}", "schedule.timezone: no such time zone; names are like UTC, Europe/Berlin (got '')"),
+    ("schedule: {cron: 0 2 * *}", "schedule.cron: five fields are wanted (minute hour day month weekday), not 4 (got '0 2 * *')"),
+    ("schedule: {cron: '@daily'}", "schedule.cron: five fields are wanted (minute hour day month weekday), not 1 (got '@daily')"),
+    ("schedule: {cron: 60 2 * * *}", "schedule.cron: minute '60': numbers from 0 to 59 are wanted"),
+    ("schedule: {cron: 0 5-2 * * *}", "schedule.cron: hour '5-2': numbers from 0 to 23 are wanted"),
+    ("schedule: {cron: 0 2 0 * *}", "schedule.cron: day '0': numbers from 1 to 31 are wanted"),
+    ("schedule: {cron: 0 2 * foo *}", "schedule.cron: month 'foo': numbers from 1 to 12 are wanted"),
+    ("schedule: {cron: 0 2 * * 8}", "schedule.cron: weekday '8': numbers from 0 to 7 are wanted"),
+    ("schedule: {cron: '*/0 2 * * *'}", "schedule.cron: minute '*/0': numbers from 0 to 59 are wanted"),
+    ("schedule: {cron: '0,, 2 * * *'}", "schedule.cron: minute '0,,': numbers from 0 to 59 are wanted"),
     ("storage: ''", "storage: the path of a local folder is wanted (got '')"),
     ("storage: s3://bucket/x", "storage: the path of a local folder is wanted (got 's3://bucket/x')"),
     ("clean: {preset: wbe}", "clean.preset: Input should be 'web', 'source_document' or 'none'; or a list is wanted (got 'wbe')"),

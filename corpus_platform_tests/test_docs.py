@@ -11,7 +11,7 @@ import click
 import pytest
 from pydantic import BaseModel
 
-from corpus_platform import config
+from corpus_platform import config, rule_settings
 from corpus_platform.cli import main
 from corpus_platform.stages.tally import CrawlTally
 from corpus_platform.storage.manifest import Manifest
@@ -68,7 +68,9 @@ def _undescribed(section: type[BaseModel], above: str) -> Iterator[str]:
 
 def test_every_setting_says_what_it_is() -> None:
     assert list(_undescribed(config.Settings, "")) == []
-    assert [n for rule in config.RULES.values() for n in _undescribed(rule, f"{rule}.")] == []
+    assert [
+        n for rule in rule_settings.RULES.values() for n in _undescribed(rule, f"{rule}.")
+    ] == []
 
 
 def test_every_refusal_that_a_stage_raises_is_explained() -> None:

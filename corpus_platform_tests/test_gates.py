@@ -197,6 +197,17 @@ def test_a_waiver_of_something_else_changes_nothing(waiver: Waiver) -> None:
     assert found.waived is None
 
 
+def test_a_waiver_may_name_the_asset_where_several_have_a_gate_of_that_name() -> None:
+    numbers = {"unaccounted": 1}
+    for gate, waived in (
+        ("ledger", True),
+        ("cleaned_documents/ledger", True),
+        ("dedup_clusters/ledger", False),
+    ):
+        found = _judged(numbers, waivers=(_waiver(gate),))["ledger"]
+        assert (found.waived is not None) is waived
+
+
 def test_a_waiver_of_a_gate_that_passes_is_not_shown() -> None:
     found = _judged({}, waivers=(_waiver("quarantined"),))["quarantined"]
     assert (found.passed, found.waived) == (True, None)

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from corpus_platform.config import Settings, SourceSettings, load_settings
+from corpus_platform.config import Settings, SourceSettings
+from corpus_platform.settings_file import load_settings
 
 TOP = Path(__file__).resolve().parents[1]
 LOCKS = ("requirements.lock", "requirements-dev.lock")

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from corpus_platform import cli, config, document
+from corpus_platform import cli, config, document, rule_settings
 from corpus_platform.gates import GATES, Gate
 
 __all__ = ["pages"]
@@ -133,8 +133,8 @@ def _values(field: Mapping[str, Any]) -> str:
 def _rules() -> str:
     """Return a row per value of a rule: its default, and what preset `source_document` makes it."""
     rows = []
-    for rule, kind in config.RULES.items():
-        changed = config.PRESETS["source_document"][rule]
+    for rule, kind in rule_settings.RULES.items():
+        changed = rule_settings.PRESETS["source_document"][rule]
         for name, field in kind.model_json_schema()["properties"].items():
             default = field["default"]
             written = _short(changed[name]) if name in changed else "the same"

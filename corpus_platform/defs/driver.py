@@ -28,11 +28,11 @@ from corpus_platform.defs.workers import (
     no_room,
 )
 from corpus_platform.errors import StageFailed
-from corpus_platform.planner import Survey, survey
+from corpus_platform.planner import Blocked, Survey, survey
 from corpus_platform.stages.chain import open_project
 from corpus_platform.stages.project import Project
 from corpus_platform.storage import lease
-from corpus_platform.storage.sources import discover
+from corpus_platform.storage.sources import discover_some
 
 __all__ = ["RunResult", "Watcher", "run_everything"]
 
@@ -47,10 +47,12 @@ PHASES = (
 
 @dataclass
 class RunResult:
-    """What a run did: the last survey, what failed for reasons of code or machine, and costs."""
+    """What a run did: the last survey, what failed for reasons of code or machine, what gates
+    refused, and costs."""
 
     survey: Survey
     failed: list[str] = field(default_factory=list)
+    refused: list[Blocked] = field(default_factory=list)
     executed: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
     peak_rss_bytes: int = 0
@@ -95,6 +97,7 @@ def _run(settings: Settings, home: Path, watcher: Watcher) -> RunResult:
         with Workers(instance, project.workers, home / "logs") as workers:
             for assets in PHASES:
                 _run_phase(project, assets, workers, watcher, result, seconds)
+        _judge_what_is_left(result)
         result.seconds = {name: round(value, 3) for name, value in seconds.items()}
     result.peak_rss_bytes = peak.bytes
     return result
@@ -123,7 +126,10 @@ def _interruptible() -> Generator[None]:
 
 def _register(project: Project, instance: dg.DagsterInstance) -> None:
     """Take new shards into the registry, and every registered one into the partitions."""
-    project.registry.register(discover(project.settings.sources, project.settings.base))
+    settings, registry = project.settings, project.registry
+    registry.register(
+        discover_some(settings.sources, settings.base, registered=registry.keys())
+    )
     known = set(instance.get_dynamic_partitions(SHARDS_NAME))
     if new := [key for key in project.shards() if key not in known]:
         instance.add_dynamic_partitions(SHARDS_NAME, new)
@@ -137,27 +143,39 @@ def _run_phase(
     result: RunResult,
     seconds: Counter[str],
 ) -> None:
-    tasks = _tasks(project, assets, result.survey)
+    tasks = _tasks(assets, result.survey)
     if not tasks:
         return
     watcher.phase(assets[0] if len(assets) == 1 else "ingest", tasks)
     for outcome in workers.run(tasks, watcher.progressed):
         result.executed += 1
         seconds.update(outcome.seconds)
-        if not outcome.success and not outcome.refused:
+        result.refused += outcome.refusals
+        if not outcome.success and not outcome.refusals:
             name = outcome.task.partition or outcome.task.job
             result.failed.append(f"{name}: {'; '.join(outcome.reasons)}")
         watcher.ended(outcome.task, outcome.success, outcome.reasons)
     result.survey = survey(project)
 
 
-def _tasks(project: Project, assets: Sequence[str], found: Survey) -> list[Task]:
-    """Return the tasks of a phase: once per job and partition, and no release where it is manual."""
-    if "shuffled_bins" in assets and project.settings.release.when == "manual":
-        return []
+def _tasks(assets: Sequence[str], found: Survey) -> list[Task]:
+    """Return the tasks of a phase: once per job and partition."""
     wanted = [s for s in found.states if s.due and s.asset in assets]
     ready = [s for s in wanted if assets == PHASES[0] or not s.waits]  # one job does that phase
     return list(dict.fromkeys(Task(JOB_OF[s.asset], s.partition) for s in ready))
+
+
+def _judge_what_is_left(result: RunResult) -> None:
+    """Keep the refusals that no survey shows; what is due still, for no reason told, has failed."""
+    known = {(b.asset, b.partition, b.gate) for b in result.survey.blocked}
+    told = [r for r in result.refused if (r.asset, r.partition, r.gate) not in known]
+    left = result.survey.due
+    result.refused = list(dict.fromkeys(told)) if left else []
+    if left and not (result.refused or result.failed):
+        where = (
+            left[0].asset if left[0].partition is None else f"{left[0].asset}[{left[0].partition}]"
+        )
+        result.failed.append(f"{where} is still due: {left[0].reason}; run again")
 
 
 class _PeakMemory:

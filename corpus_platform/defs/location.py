@@ -5,11 +5,11 @@ from pathlib import Path
 
 import dagster as dg
 
-from corpus_platform.config import load_settings
 from corpus_platform.defs.assets import build_assets
 from corpus_platform.defs.checks import build_checks
 from corpus_platform.defs.jobs import build_jobs
 from corpus_platform.defs.resources import Corpus
+from corpus_platform.settings_file import load_settings
 
 __all__ = ["build_definitions"]
 

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import dagster as dg
 
-from corpus_platform.config import Settings, load_settings
+from corpus_platform.config import Settings
+from corpus_platform.settings_file import load_settings
 from corpus_platform.stages.chain import open_project
 from corpus_platform.stages.project import Project
 

@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -78,18 +78,28 @@ def _execute(
     }
 
 
-def _failures(result: dg.ExecuteInProcessResult) -> Iterator[dict[str, str]]:
+def _failures(result: dg.ExecuteInProcessResult) -> Iterator[dict[str, object]]:
     """Yield why a run failed: each failed gate, what a step said, or the error behind it."""
     for check in result.get_asset_check_evaluations():
         if not check.passed and check.severity == dg.AssetCheckSeverity.ERROR:
-            yield {"reason": f"{check.check_name}: {check.description}", "refused": "True"}
+            asset = check.asset_key.to_user_string()
+            gate, reason = check.check_name, check.description or "failed"
+            refusal = {"asset": asset, "partition": check.partition, "gate": gate, "reason": reason}
+            yield {"reason": f"{gate}: {reason}", "refusal": refusal}
     for event in result.get_step_failure_events():
         given = event.step_failure_data.user_failure_data
         if given is not None and given.description:
-            refused = "gate" in given.metadata
-            yield {"reason": given.description, "refused": str(refused)}
+            yield {"reason": given.description, "refusal": _refusal(given.metadata)}
         elif not _is_failed_gate(event):
-            yield {"reason": _innermost(event), "refused": "False"}
+            yield {"reason": _innermost(event), "refusal": None}
+
+
+def _refusal(metadata: Mapping[str, dg.MetadataValue]) -> dict[str, object] | None:
+    """Return what refused a step; None where it failed for another reason."""
+    if "gate" not in metadata:
+        return None
+    named = {name: metadata[name].value for name in ("asset", "partition", "gate", "reason")}
+    return named | {"partition": named["partition"] or None}
 
 
 def _is_failed_gate(event: dg.DagsterEvent) -> bool:

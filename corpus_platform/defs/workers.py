@@ -25,6 +25,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from corpus_platform.defs.worker import TASK_TAG
 from corpus_platform.errors import StageFailed
+from corpus_platform.planner import Blocked
 
 __all__ = ["Outcome", "Progressed", "Task", "Workers", "fail_unfinished", "is_driven"]
 
@@ -46,11 +47,11 @@ class Task:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a task. `refused`: a gate or an uncleared input stopped it, no fault."""
+    """What became of a task. `refusals`: the gates that stopped it, where no fault did."""
 
     task: Task
     success: bool
-    refused: bool = False
+    refusals: tuple[Blocked, ...] = ()
     reasons: tuple[str, ...] = ()
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -67,6 +68,7 @@ class Workers:
         self._all: list[_Worker] = []
         self._lock = threading.Lock()
         self._stopped = False
+        self._started = 0
 
     def run(self, tasks: Sequence[Task], progressed: Progressed) -> Iterator[Outcome]:
         """Execute tasks side by side; yield outcomes as they come."""
@@ -102,6 +104,9 @@ class Workers:
 
     def _execute(self, task: Task, progressed: Progressed) -> Outcome:
         worker = self._take()
+        while not worker.is_alive():  # it died while it was idle, and this task is none of its
+            self._bury(worker)
+            worker = self._take()
         outcome = worker.execute(task, progressed)
         if outcome is None:
             self._bury(worker)
@@ -115,8 +120,9 @@ class Workers:
         with self._lock:
             if self._stopped:
                 raise StageFailed("the command is ending: no more work is begun")
-            worker = _Worker(self._logs / f"worker-{len(self._all)}.log")
+            worker = _Worker(self._logs / f"worker-{self._started}.log")
             self._all.append(worker)
+            self._started += 1
         return worker
 
     def _bury(self, worker: "_Worker") -> None:
@@ -144,6 +150,10 @@ class _Worker:
                 start_new_session=True,  # an interrupt of the terminal is ours to pass on
                 env={**os.environ, "PYTHONUNBUFFERED": "1"},
             )
+
+    def is_alive(self) -> bool:
+        """Tell whether the process still runs."""
+        return self._process.poll() is None
 
     def execute(self, task: Task, progressed: Progressed) -> Outcome | None:
         """Return the outcome of a task, None when the process died on it."""
@@ -238,10 +248,11 @@ def is_driven(run: dg.DagsterRun) -> bool:
 
 def _outcome(task: Task, answer: dict) -> Outcome:
     failures = answer["failures"]
+    faults = [f for f in failures if f["refusal"] is None]
     return Outcome(
         task,
         success=answer["success"],
-        refused=bool(failures) and all(f["refused"] == "True" for f in failures),
+        refusals=() if faults else tuple(Blocked(**f["refusal"]) for f in failures),
         reasons=tuple(f["reason"] for f in failures),
         seconds=answer["seconds"],
     )

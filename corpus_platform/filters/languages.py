@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from corpus_platform.config import LowLangConfidence
 from corpus_platform.filters.batch import Batch
+from corpus_platform.rule_settings import LowLangConfidence
 from corpus_platform.text.langid import identify
 
 __all__ = ["CODE", "Languages", "tell"]

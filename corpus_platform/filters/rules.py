@@ -16,7 +16,9 @@ from functools import cache
 
 import numpy as np
 
-from corpus_platform.config import (
+from corpus_platform.filters.batch import Batch
+from corpus_platform.filters.languages import Languages, tell
+from corpus_platform.rule_settings import (
     CharRepeat,
     DupLines,
     LowAlnum,
@@ -24,8 +26,6 @@ from corpus_platform.config import (
     RuleSettings,
     TooShort,
 )
-from corpus_platform.filters.batch import Batch
-from corpus_platform.filters.languages import Languages, tell
 from corpus_platform.text.code_points import INVISIBLE, classes
 
 __all__ = ["hits_of", "threshold_of", "values_of"]

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from corpus_platform.config import DupLines, LowAlnum, LowLangConfidence, RuleSettings
 from corpus_platform.filters.batch import Batch
 from corpus_platform.filters.languages import tell
 from corpus_platform.filters.rules import hits_of, threshold_of, values_of
+from corpus_platform.rule_settings import DupLines, LowAlnum, LowLangConfidence, RuleSettings
 
 __all__ = ["KEPT", "Verdicts", "cost_of_faults", "judge"]
 

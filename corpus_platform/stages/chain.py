@@ -1,8 +1,10 @@
-"""The chain: all stages by asset, in the order in which they run."""
+"""The chain: all stages by asset, in the order in which they run; a project is opened on it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
-from corpus_platform.config import Settings
+from corpus_platform.config import Settings, Waiver
+from corpus_platform.errors import SettingsError
+from corpus_platform.gates import GATES
 from corpus_platform.stages import (
     cleaned_documents,
     dedup_clusters,
@@ -32,6 +34,16 @@ CHAIN = {
     )
 }
 
+# Refusals that no numbers decide: nothing could rightly be read. With the way out of each.
+UNWAIVABLE = {
+    "source_unchanged": "restore the source, or take its bytes: corpus lock --accept SHARD",
+    "source_present": "restore the source",
+    "lock": "restore the locked bytes, or take the present ones: corpus lock --accept SHARD",
+    "intact": "corpus run makes it again",
+    "current": "corpus run makes it",
+    "frozen": "restore the file that the refusal names, or remove its folder",
+}
+
 
 def open_project(
     settings: Settings,
@@ -40,5 +52,27 @@ def open_project(
     read_only: bool = False,
     waiting: Callable[[str], None] | None = None,
 ) -> Project:
-    """Return the project of some settings; `shards` stands in for the registry."""
+    """Return the project of some settings; `shards` stands in for the registry.
+
+    Raises SettingsError when a waiver names a gate that is none.
+    """
+    _check_waivers(settings.waivers)
     return Project(settings, CHAIN, shards=shards, read_only=read_only, waiting=waiting)
+
+
+def _check_waivers(waivers: Iterable[Waiver]) -> None:
+    names = {gate.name for gates in GATES.values() for gate in gates}
+    full = {f"{asset}/{gate.name}" for asset, gates in GATES.items() for gate in gates}
+    for number, waiver in enumerate(waivers):
+        where, last = f"waivers.{number}.gate", waiver.gate.rpartition("/")[2]
+        if waiver.gate in names or waiver.gate in full:
+            continue
+        if last in UNWAIVABLE:
+            raise SettingsError(
+                f"{where}: {waiver.gate!r} is not judged by numbers and cannot be waived;"
+                f" {UNWAIVABLE[last]}"
+            )
+        raise SettingsError(
+            f"{where}: no gate {waiver.gate!r}; gates are {', '.join(sorted(names))},"
+            " each also as asset/gate"
+        )

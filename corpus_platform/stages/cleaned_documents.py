@@ -4,25 +4,29 @@ Writes the kept documents in source order, a tombstone for each dropped one and 
 cannot be read. Every record of the shard ends in exactly one of the three files.
 """
 
+import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from corpus_platform.config import RULES, LowLangConfidence, RuleSettings
 from corpus_platform.document import CLEANED, QUARANTINE, TOMBSTONES, Document, Rejected
 from corpus_platform.errors import DamagedShard
 from corpus_platform.filters.batch import Batch
 from corpus_platform.filters.verdicts import Verdicts, cost_of_faults, judge
 from corpus_platform.formats.shard import ShardRecords, read_shard
+from corpus_platform.rule_settings import RULES, LowLangConfidence, RuleSettings
 from corpus_platform.stages.project import Making, Product, Progress, Project, Report, Stage, quiet
 from corpus_platform.stages.raw_shards import member_names
 from corpus_platform.stages.tables import TableWriter
 from corpus_platform.storage.artifacts import Artifact
+from corpus_platform.storage.files import file_sha256
 from corpus_platform.storage.manifest import Json
+from corpus_platform.text.langid import model_path
 
 __all__ = ["DOCUMENTS", "STAGE", "clean_documents", "language_counts"]
 
@@ -241,7 +245,16 @@ def _common(project: Project) -> Json:
         "rules": {name: rule.model_dump(mode="json") for name, rule in clean.rules().items()},
         "order": list(clean.rules()),
         "max_record_bytes": clean.max_record_bytes,
+        "unicode": unicodedata.unidata_version,  # of the tables that letters are told by
+        "language_model": dict(_language_model()),
     }
+
+
+@cache
+def _language_model() -> tuple[tuple[str, str], ...]:
+    """Return name and sha256 of the model: another one gives other labels and scores."""
+    path = model_path()
+    return ("name", path.name), ("sha256", file_sha256(path))
 
 
 STAGE = Stage(

@@ -10,7 +10,6 @@ from functools import lru_cache
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from corpus_platform.document import VERDICTS
 from corpus_platform.errors import Uncleared
@@ -19,10 +18,12 @@ from corpus_platform.stages.tables import write_table
 from corpus_platform.storage.artifacts import Artifact
 from corpus_platform.storage.files import file_sha256, text_sha256
 from corpus_platform.storage.manifest import Json, Manifest, Output, generation_key, read_manifest
+from corpus_platform.storage.pointer import read_pointer
 
 __all__ = [
     "STAGE",
     "VERDICT_FILE",
+    "find_verdict",
     "latest_clusters",
     "latest_path",
     "publish_verdict",
@@ -40,15 +41,14 @@ def verdict_table(shard_rows: pa.Table) -> pa.Table:
     return shard_rows.select(VERDICTS.names).cast(VERDICTS)
 
 
-def publish_verdict(project: Project, shard: str, clusters: pa.Table) -> str:
-    """Publish a shard's verdict unless it is there; return its generation key."""
-    table = verdict_table(clusters.filter(pc.field("shard") == shard))
+def publish_verdict(project: Project, shard: str, shard_rows: pa.Table) -> str:
+    """Publish the verdict of a shard's rows unless it is there; return its generation key."""
+    table = verdict_table(shard_rows)
     inputs = {"cleaned_documents": project.content("cleaned_documents", shard)}
     settings = {"verdict": _digest(table)}
     key = generation_key(ASSET, shard, VERSION, settings, inputs)
     with project.store.lease(ASSET, shard):
-        found = project.store.find(ASSET, shard, key)
-        if found is None or project.store.damage(found):
+        if find_verdict(project, shard, key) is None:
             with project.store.draft(ASSET, shard) as draft:
                 rows = write_table(draft / VERDICT_FILE, table)
                 path = draft / VERDICT_FILE
@@ -58,6 +58,12 @@ def publish_verdict(project: Project, shard: str, clusters: pa.Table) -> str:
                 )
                 project.store.publish(draft, manifest)
     return key
+
+
+def find_verdict(project: Project, shard: str, key: str) -> Artifact | None:
+    """Return a shard's verdict of a generation, None when it is not there or not whole."""
+    found = project.store.find(ASSET, shard, key)
+    return None if found is None or project.store.damage(found) else found
 
 
 def _digest(table: pa.Table) -> str:
@@ -73,11 +79,8 @@ def latest_path(project: Project) -> Path:
 
 def latest_clusters(project: Project) -> Artifact:
     """Return the clusters artifact whose verdicts count; raise Uncleared when there is none."""
-    try:
-        key = json.loads(latest_path(project).read_bytes())["key"]
-    except (OSError, ValueError, KeyError, TypeError):
-        key = ""
-    artifact = project.store.find(CLUSTERS, None, key) if key else None
+    key = read_pointer(latest_path(project)).get("key")
+    artifact = project.store.find(CLUSTERS, None, key) if isinstance(key, str) else None
     if artifact is None:
         raise Uncleared(CLUSTERS, None, gate="current", reason="never made; materialize it first")
     return artifact
@@ -110,7 +113,8 @@ def _wanted(project: Project, shard: str | None) -> tuple[Json, Mapping[str, str
     stage = project.chain[CLUSTERS]
     signatures = f"minhash_signatures[{shard}]"
     if shard in manifest.ledger["excluded"]:
-        reason = f"the clusters leave {shard} out: {manifest.ledger['excluded'][shard]}"
+        why = manifest.measured.get("excluded", {}).get(shard, "it was not cleared")
+        reason = f"the clusters leave {shard} out: {why}"
     elif manifest.version != stage.version or manifest.settings != stage.settings(project, None):
         reason = "the clusters are stale: settings changed; materialize them first"
     elif manifest.inputs.get(signatures) != project.content("minhash_signatures", shard):

@@ -3,6 +3,8 @@
 They depend on the text and the dedup settings only; comparing documents is the next stage's.
 """
 
+import unicodedata
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
@@ -19,7 +21,7 @@ from corpus_platform.dedup.shingles import shingle_hashes
 from corpus_platform.document import SIGNATURES
 from corpus_platform.stages.cleaned_documents import DOCUMENTS
 from corpus_platform.stages.project import Product, Progress, Project, Report, Stage, quiet
-from corpus_platform.stages.tables import TableWriter, read_batches
+from corpus_platform.stages.tables import TableWriter, fixed_matrix, read_batches
 from corpus_platform.storage.manifest import Json
 from corpus_platform.text.folding import fold
 
@@ -28,6 +30,7 @@ __all__ = ["SIGNATURE_FILE", "STAGE", "sign_documents"]
 ASSET = "minhash_signatures"
 SIGNATURE_FILE = "signatures.parquet"
 SAMPLE_GROUPS = 2  # row groups of which the audit computes the exact keys again
+SIGNED_AGAIN = 100  # documents of each of them, evenly spread, that the audit signs again
 
 
 def sign_documents(project: Project, shard: str, *, progress: Progress = quiet) -> Report:
@@ -69,39 +72,87 @@ def _sign(batch: pa.RecordBatch, dedup: DedupSettings, hasher: MinHasher) -> pa.
 
 
 def _audit(project: Project, shard: str | None, folder: Path, ledger: Json) -> dict[str, float]:
-    cleaned = project.present("cleaned_documents", shard).path(DOCUMENTS)
+    cleaned, dedup = (
+        project.present("cleaned_documents", shard).path(DOCUMENTS),
+        project.settings.dedup,
+    )
     signed = pl.read_parquet(folder / SIGNATURE_FILE, columns=["row", "digest"])
     rows = pl.read_parquet(cleaned, columns=["row"])["row"]
     uncovered = len(set(rows.to_list()) ^ set(signed["row"].to_list()))
     uncovered += len(signed) - signed["row"].n_unique()
+    misshapen, wrong_bands = _count_wrong_blobs(folder / SIGNATURE_FILE, dedup)
     return {
         "documents": len(rows),
         "signed": len(signed),
         "uncovered": uncovered,
         "wrong_digests": _wrong_digests(cleaned, dict(signed.iter_rows())),
+        "wrong_signatures": misshapen + _wrong_signatures(cleaned, folder / SIGNATURE_FILE, dedup),
+        "wrong_bands": wrong_bands,
     }
 
 
+def _count_wrong_blobs(path: Path, dedup: DedupSettings) -> tuple[int, int]:
+    """Count the rows whose signature is not k values, and whose bands are not those of it."""
+    misshapen, wrong_bands = 0, 0
+    for batch in read_batches(path, ["signature", "bands"], rows=10_000):
+        whole = _has_width(batch.column("signature"), dedup.permutations * 4)
+        sound = whole & _has_width(batch.column("bands"), dedup.bands * 8)
+        misshapen += int((~whole).sum())
+        wrong_bands += int((~sound).sum())
+        part = batch.filter(pa.array(sound))
+        signatures = fixed_matrix(part.column("signature"), "<u4", dedup.permutations)
+        bands = fixed_matrix(part.column("bands"), "<u8", dedup.bands)
+        wanted = band_hashes(signatures, dedup.bands, dedup.rows)
+        wrong_bands += int((bands != wanted).any(axis=1).sum())
+    return misshapen, wrong_bands
+
+
+def _has_width(column: pa.Array, size: int) -> np.ndarray:
+    sizes = pl.Series(column, dtype=pl.Binary).bin.size()
+    return (sizes == size).fill_null(value=False).to_numpy()
+
+
 def _wrong_digests(cleaned: Path, digests: dict[int, bytes]) -> int:
-    """Count documents of the first and last row groups whose text has another exact key."""
-    wrong = 0
+    """Count documents of the sampled row groups whose text has another exact key."""
+    return sum(
+        digests.get(row) != text_digest(fold(text))
+        for group in _sampled_groups(cleaned)
+        for row, text in group.iter_rows()
+    )
+
+
+def _wrong_signatures(cleaned: Path, path: Path, dedup: DedupSettings) -> int:
+    """Count documents of the sample whose text has another signature or number of shingles."""
+    hasher, wrong = MinHasher(dedup.permutations), 0
+    for group in _sampled_groups(cleaned):
+        sample = group.gather_every(max(1, len(group) // SIGNED_AGAIN)).head(SIGNED_AGAIN)
+        signed = pl.scan_parquet(path).filter(pl.col("row").is_in(sample["row"].to_list()))
+        columns = signed.select("row", "signature", "shingles").collect()
+        found = {row: (signature, size) for row, signature, size in columns.iter_rows()}
+        for row, text in sample.iter_rows():
+            hashes = shingle_hashes(fold(text), kind=dedup.shingle, width=dedup.width)
+            signature = hasher.signature(hashes).astype("<u4").tobytes()
+            wrong += row in found and found[row] != (signature, len(hashes))
+    return wrong
+
+
+def _sampled_groups(cleaned: Path) -> Iterator[pl.DataFrame]:
+    """Yield row and text of the documents of the first and last row groups."""
     with pq.ParquetFile(cleaned) as file:
         last = file.num_row_groups - 1
-        for group in sorted(
-            {*range(min(SAMPLE_GROUPS - 1, last + 1)), max(last, 0)} & {*range(last + 1)}
-        ):
-            table = file.read_row_group(group, columns=["row", "text"])
-            for row, text in zip(
-                *(table.column(n).to_pylist() for n in ("row", "text")), strict=True
-            ):
-                wrong += digests.get(row) != text_digest(fold(text))
-    return wrong
+        groups = {*range(min(SAMPLE_GROUPS - 1, last + 1)), max(last, 0)} & {*range(last + 1)}
+        for group in sorted(groups):
+            yield pl.DataFrame(file.read_row_group(group, columns=["row", "text"]))
 
 
 def _settings(project: Project, shard: str | None) -> Json:
     dedup = project.settings.dedup
     wanted = {"shingle", "width", "permutations", "bands", "rows"}
-    return {**dedup.model_dump(include=wanted), "scheme": _scheme(dedup.permutations)}
+    return {
+        **dedup.model_dump(include=wanted),
+        "scheme": _scheme(dedup.permutations),
+        "unicode": unicodedata.unidata_version,  # of the tables that folding and units go by
+    }
 
 
 @lru_cache

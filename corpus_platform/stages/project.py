@@ -22,7 +22,7 @@ from corpus_platform import gates
 from corpus_platform.config import Settings
 from corpus_platform.engines.local import cores
 from corpus_platform.errors import CorpusError, StageFailed, StorageError, Uncleared
-from corpus_platform.storage.artifacts import Artifact, ArtifactStore
+from corpus_platform.storage.artifacts import Artifact, ArtifactStore, file_stamps
 from corpus_platform.storage.files import file_sha256
 from corpus_platform.storage.hashes import HashMemo
 from corpus_platform.storage.manifest import Json, Manifest, Output, generation_key
@@ -304,6 +304,11 @@ class Making:
         self._project, self._asset, self._partition = project, asset, partition
         self._expected, self._started = expected, time.monotonic()
 
+    @property
+    def key(self) -> str:
+        """The generation that is being made."""
+        return self._expected.key
+
     def current(self) -> Report | None:
         """Return the report of the artifact when it is there and whole."""
         store = self._project.store
@@ -333,6 +338,7 @@ class Making:
         """
         self._check_unchanged()
         stage = self._project.chain[self._asset]
+        seen = file_stamps(draft, [p.name for p in products])  # what is measured is published
         if numbers is None:
             numbers = self._project.measure(self._asset, self._partition, draft, ledger)
         manifest = Manifest(
@@ -346,7 +352,7 @@ class Making:
             numbers=numbers,
             measured={**_circumstances(self._started), **(measured or {})},
         )
-        return self._report(self._project.store.publish(draft, manifest), made=True)
+        return self._report(self._project.store.publish(draft, manifest, seen=seen), made=True)
 
     def _check_unchanged(self) -> None:
         """Raise StageFailed when what goes in is not what went in when the work began."""
@@ -370,7 +376,7 @@ def _differences(old: Json, new: Json, *, above: str = "") -> Iterator[str]:
         elif name not in new:
             yield f"{above}{name} is gone"
         elif before != after:
-            yield f"{above}{name} changed from {_short(before)} to {_short(after)}"
+            yield f"{above}{name.strip('_')} changed from {_short(before)} to {_short(after)}"
 
 
 def _short(value: object) -> str:

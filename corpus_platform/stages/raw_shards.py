@@ -6,12 +6,14 @@ Reading records is the next stage's business.
 """
 
 import json
+from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 
-from corpus_platform.errors import SettingsError, StorageError, Uncleared
+from corpus_platform.errors import SettingsError, StorageError, Uncleared, UsageError
 from corpus_platform.stages.project import Making, Product, Progress, Project, Report, Stage, quiet
 from corpus_platform.storage.artifacts import Artifact
-from corpus_platform.storage.catalog import stamp
+from corpus_platform.storage.catalog import FileStamp, stamp
 from corpus_platform.storage.files import copy_hashed, file_sha256, publish_bytes, safe_name
 from corpus_platform.storage.manifest import Json, Manifest
 from corpus_platform.storage.registry import Shard
@@ -146,23 +148,46 @@ def write_lock(project: Project) -> int:
 
 
 def accept_source(project: Project, key: str) -> Shard:
-    """Take the source's present bytes of a shard as a new generation, and drop its old pin."""
-    shard = project.registry.accept(key)
-    path = lock_path(project)
-    if path.exists() and _locked(project, key):
+    """Take the source's present bytes of a shard as right, and drop an old pin of it.
+
+    Bytes other than the stored ones are a new generation. Raises UsageError when the source has
+    the recorded bytes.
+    """
+    shard = project.shard(key)
+    artifact = project.artifact(ASSET, key)
+    found = {n: project.hashes.sha256(Path(m)) for m, n in _members(shard)}
+    pins = _locked(project, key)
+    if artifact is None or artifact.hashes() != found:
+        shard = project.registry.accept(key)
+    elif not pins or pins == found:
+        raise UsageError(f"{key}: the source has the recorded bytes; there is nothing to accept")
+    if pins:
+        path = lock_path(project)
         whole = json.loads(path.read_bytes())
         del whole["shards"][key]
         publish_bytes(path, (json.dumps(whole, indent=1, sort_keys=True) + "\n").encode())
     return shard
 
 
-def _locked(project: Project, key: str) -> dict[str, str]:
+def _members(shard: Shard) -> list[tuple[str, str]]:
+    """Return where each member lies, and its name in the artifact."""
+    return list(zip(shard.members, member_names(shard), strict=True))
+
+
+def _locked(project: Project, key: str) -> Mapping[str, str]:
+    """Return the pinned sha256 of a shard's files by name; empty where the lock does not name it."""
     path = lock_path(project)
-    if not path.exists():
-        return {}
+    seen = stamp(path)
+    return _pins(path, seen).get(key, {}) if seen is not None else {}
+
+
+@lru_cache(maxsize=4)
+def _pins(path: Path, seen: FileStamp) -> Mapping[str, Mapping[str, str]]:
+    """Return all pins of a lock file; it is parsed once while its size and time stay the same."""
+    del seen  # part of the cache's key
     try:
-        rows = json.loads(path.read_bytes())["shards"].get(key, [])
-        return {row["name"]: row["sha256"] for row in rows}
+        shards = json.loads(path.read_bytes())["shards"]
+        return {key: {r["name"]: r["sha256"] for r in rows} for key, rows in shards.items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise SettingsError(
             f"{path}: not a lock file: {error!r}; write it anew with: corpus lock"
@@ -171,7 +196,8 @@ def _locked(project: Project, key: str) -> dict[str, str]:
 
 def _settings(project: Project, key: str | None) -> Json:
     shard = project.shard(key or "")
-    return {"members": member_names(shard), "generation": shard.generation}
+    # `_`: a generation of its own, but the same content where the bytes are the same.
+    return {"members": member_names(shard), "_generation": shard.generation}
 
 
 def _audit(project: Project, key: str | None, folder: Path, ledger: Json) -> dict[str, float]:

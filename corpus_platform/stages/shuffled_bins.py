@@ -1,18 +1,17 @@
 """shuffled_bins: all documents of the corpus in one seeded random order, published as a release.
 
 Moves tokens, never encodes again. The id of a release is the hash of what goes in, so an unchanged
-corpus gives the same release; `current.json` moves only to a release that all gates let pass.
+corpus gives the same release; `current.json` moves only to a release that all gates let pass. How
+the files are read again stands in `release_audit`.
 """
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
-import xxhash
 
 from corpus_platform.document import RELEASE_DOCUMENTS
 from corpus_platform.errors import Uncleared
@@ -22,22 +21,19 @@ from corpus_platform.packing.shuffle import document_keys, order
 from corpus_platform.stages.dedup_verdicts import latest_clusters
 from corpus_platform.stages.packed_bins import BIN_NAMES, PACKED_DOCUMENTS, bin_files
 from corpus_platform.stages.project import Product, Progress, Project, Report, Stage, quiet
+from corpus_platform.stages.release_audit import DOCUMENTS, measure_release
 from corpus_platform.stages.tables import write_table
 from corpus_platform.stages.tokenizer import TOKENIZER_FILE
-from corpus_platform.stages.uncleared import check_share_left_out
+from corpus_platform.stages.uncleared import check_share_left_out, left_out_inputs
 from corpus_platform.storage.artifacts import Artifact
-from corpus_platform.storage.files import (
-    canonical_json,
-    file_sha256,
-    publish_bytes,
-    read_if_there,
-)
+from corpus_platform.storage.files import canonical_json, file_sha256
 from corpus_platform.storage.manifest import Json
+from corpus_platform.storage.pointer import move_pointer, points_to, read_pointer
 
 __all__ = ["STAGE", "current_path", "publish_release", "release_in_force"]
 
 ASSET = "shuffled_bins"
-DOCUMENTS, SETTINGS_FILE = "documents.parquet", "settings.json"
+SETTINGS_FILE = "settings.json"
 GATHERED_TOKENS = 1 << 22  # moved at a time
 
 
@@ -48,11 +44,9 @@ def current_path(project: Project) -> Path:
 
 def release_in_force(project: Project) -> dict[str, str] | None:
     """Return id and path of the current release, None where there is none."""
-    try:
-        name = json.loads(current_path(project).read_bytes())["id"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return {"id": name, "path": str(current_path(project).parent / name)}
+    path = current_path(project)
+    name = read_pointer(path).get("id")
+    return {"id": name, "path": str(path.parent / name)} if isinstance(name, str) else None
 
 
 def publish_release(project: Project, *, progress: Progress = quiet) -> Report:
@@ -60,44 +54,47 @@ def publish_release(project: Project, *, progress: Progress = quiet) -> Report:
     with project.making(ASSET, None) as making:
         report = making.current()
         if report is None:
-            sources = [_open_packed(project, s) for s in _included(project)[0]]
+            included = _included(project)
+            sources = [_open_packed(project, s) for s in included.shards]
             with making.draft() as draft:
                 products, documents = _write_files(project, draft, sources, progress)
                 products += _write_companions(project, draft, documents)
-                ledger = _ledger(project, documents)
+                ledger = _ledger(included, documents)
                 decided_by = project.settings.model_dump(mode="json", include={"dedup", "split"})
-                report = making.publish(draft, products, ledger=ledger, measured=decided_by)
-        _move_current(project, report)
+                measured = {**decided_by, "excluded": included.left_out}
+                report = making.publish(draft, products, ledger=ledger, measured=measured)
+        if not any(f.blocks for f in report.findings):
+            move_pointer(current_path(project), _pointer(report.artifact))
     return report
 
 
-def _pointer(artifact: Artifact) -> bytes:
-    whole = {"id": artifact.folder.name, "content": artifact.content}
-    return (json.dumps(whole, sort_keys=True) + "\n").encode()
-
-
-def _move_current(project: Project, report: Report) -> None:
-    if any(f.blocks for f in report.findings):
-        return
-    if read_if_there(current_path(project)) != _pointer(report.artifact):
-        publish_bytes(current_path(project), _pointer(report.artifact))
+def _pointer(artifact: Artifact) -> dict[str, str]:
+    return {"id": artifact.folder.name, "content": artifact.content}
 
 
 def _unsettled(project: Project, artifact: Artifact) -> str | None:
-    if read_if_there(current_path(project)) != _pointer(artifact):
+    if not points_to(current_path(project), _pointer(artifact)):
         return "another release is in force; this one is to become current"
     return None
 
 
-def _included(project: Project) -> tuple[list[str], dict[str, str]]:
-    """Return the shards of the last clusters run, and the reasons of those left out.
+@dataclass(frozen=True)
+class _Included:
+    """The shards of a release in key order, and why each other one is left out."""
 
-    Raises Uncleared when packs that should be there may not be read and the limit on shares left
-    out would be passed.
+    shards: list[str]
+    left_out: dict[str, str]
+
+
+def _included(project: Project) -> _Included:
+    """Return the shards of the last clusters run whose packs may be read.
+
+    Raises Uncleared when packs that should be there are not, or when more shards are left out, by
+    the clusters or here, than the settings allow.
     """
-    ledger = latest_clusters(project).manifest.ledger
+    clusters = latest_clusters(project).manifest
     shards, refusals = [], {}
-    for shard in sorted(ledger["verdicts"], key=lambda s: s.split("/", 1)):
+    for shard in sorted(clusters.ledger["verdicts"], key=_key_order):
         try:
             project.require("packed_bins", shard)
         except Uncleared as refusal:
@@ -106,9 +103,17 @@ def _included(project: Project) -> tuple[list[str], dict[str, str]]:
             refusals[shard] = refusal
         else:
             shards.append(shard)
-    check_share_left_out(project, ASSET, len(shards), refusals)
-    packs = {shard: f"{r.asset}: {r.gate}" for shard, r in refusals.items()}
-    return shards, dict(ledger["excluded"]) | packs
+    said = clusters.measured.get("excluded", {})
+    before = {s: said.get(s, "not cleared") for s in clusters.ledger["excluded"]}
+    named = {s: f"{s}, which the clusters leave out: {why}" for s, why in before.items()}
+    named = {s: str(r) for s, r in refusals.items()} | named
+    check_share_left_out(project, ASSET, len(shards), named)
+    left_out = before | {s: f"{r.asset}: {r.gate}" for s, r in refusals.items()}
+    return _Included(shards, {s: left_out[s] for s in sorted(left_out, key=_key_order)})
+
+
+def _key_order(shard: str) -> list[str]:
+    return shard.split("/", 1)
 
 
 @dataclass(frozen=True)
@@ -168,8 +173,7 @@ def _write_files(
     total, done = sum(int(o.tokens.sum()) for o in orders.values()), 0
     for name, ordered in orders.items():
         files = cut_files(ordered.tokens, max_tokens=shuffle.max_tokens_per_file).file
-        for number in range(int(files.max(initial=0)) + 1):
-            chosen = np.flatnonzero(files == number)
+        for number, chosen in enumerate(_by_file(files)):
             base = f"{name}-{number:05d}"
             tokens = _write_file(draft, base, sources, name, ordered, chosen)
             done += tokens
@@ -178,6 +182,12 @@ def _write_files(
             products += [Product(tokens_file, tokens=tokens), Product(index), Product(header)]
             tables.append(_document_table(base, sources, ordered, chosen))
     return products, pa.concat_tables(tables)
+
+
+def _by_file(files: np.ndarray) -> list[np.ndarray]:
+    """Return the documents of each file, given their files in ascending order; at least one file."""
+    starts = np.searchsorted(files, np.arange(1, int(files.max(initial=0)) + 1))
+    return np.split(np.arange(len(files)), starts)
 
 
 def _write_file(
@@ -258,10 +268,9 @@ def _settled_stages(project: Project) -> list[tuple[str, Stage]]:
     return [(asset, project.chain[asset]) for asset in settled]
 
 
-def _ledger(project: Project, documents: pa.Table) -> dict[str, object]:
+def _ledger(included: _Included, documents: pa.Table) -> dict[str, object]:
     frame = pl.DataFrame(documents)
-    shards, excluded = _included(project)
-    ledger: dict[str, object] = {"shards": shards, "excluded": excluded}
+    ledger: dict[str, object] = {"shards": included.shards, "excluded": list(included.left_out)}
     for split, name in BIN_NAMES.items():
         part = frame.filter(pl.col("file").str.starts_with(f"{name}-"))
         ledger[f"{split}_documents"] = len(part)
@@ -269,108 +278,15 @@ def _ledger(project: Project, documents: pa.Table) -> dict[str, object]:
     return ledger
 
 
-def _audit(project: Project, _: str | None, folder: Path, ledger: Json) -> dict[str, float]:
-    """Read every released document again and compare it with the packed ones."""
-    documents = pl.read_parquet(folder / DOCUMENTS)
-    bins = {h.stem: open_token_bin(folder, h.stem) for h in sorted(folder.glob("*-[0-9]*.json"))}
-    released, misplaced = _released(bins, documents)
-    packed = _packed(project, ledger["shards"])
-    train = {h for (split, _, _), (_, h) in released.items() if split == BIN_NAMES["train"]}
-    held_out = [h for (split, _, _), (_, h) in released.items() if split != BIN_NAMES["train"]]
-    tokens = sum(len(bin_.tokens) for bin_ in bins.values())
-    left_out = set(project.shards()).difference(ledger["shards"])
-    numbers: dict[str, float] = {
-        "documents": len(documents),
-        "documents_differing": len(set(released.items()) ^ set(packed.items()))
-        + len(documents)
-        - len(released)
-        + misplaced,
-        "leaked": sum(h in train for h in held_out) + _in_both(documents),
-        "files_differing": _files_differing(folder, bins),
-        "tokens_unaccounted": abs(tokens - sum(n for n, _ in packed.values())),
-        "shards_left_out": len(left_out.union(ledger["excluded"])),
-        "shards": len(ledger["shards"]),
-    }
-    for split, name in BIN_NAMES.items():
-        files = [bin_ for base, bin_ in bins.items() if _kind(base) == name]
-        numbers[f"{split}_tokens"] = sum(len(bin_.tokens) for bin_ in files)
-        numbers[f"{split}_documents"] = sum(len(bin_) for bin_ in files)
-    return numbers
-
-
-Documents = dict[tuple[str, str, int], tuple[int, str]]  # (file kind, shard, row) -> tokens, hash
-
-
-def _kind(base: str) -> str:
-    """Return what a file of a release holds, from its base name: train-00000 is train."""
-    return base.rsplit("-", 1)[0]
-
-
-def _files_differing(folder: Path, bins: Mapping[str, TokenBin]) -> int:
-    """Count files with another hash than the headers beside them say."""
-    tokenizer, differing = file_sha256(folder / TOKENIZER_FILE), 0
-    for base, bin_ in bins.items():
-        tokens, index, _ = bin_files(base)
-        differing += file_sha256(folder / tokens) != bin_.header.bin_sha256
-        differing += file_sha256(folder / index) != bin_.header.index_sha256
-        differing += tokenizer != bin_.header.tokenizer_sha256
-    return differing
-
-
-def _released(bins: Mapping[str, TokenBin], documents: pl.DataFrame) -> tuple[Documents, int]:
-    """Return the documents as the files hold them, and how many lie elsewhere than listed."""
-    found: Documents = {}
-    misplaced = 0
-    for base, bin_ in bins.items():
-        part = documents.filter(pl.col("file") == bin_files(base)[0]).sort("start")
-        found.update(_hashed(bin_, _kind(base), part))
-        ends = bin_.ends.astype(np.int64)
-        listed = (part["start"] + part["tokens"]).to_numpy(), part["tokens"].to_numpy()
-        if len(ends) == len(part):
-            wrong = (ends != listed[0]) | (np.diff(ends, prepend=0) != listed[1])
-            misplaced += int(wrong.sum())
-        else:
-            misplaced += abs(len(ends) - len(part))
-    return found, misplaced
-
-
-def _packed(project: Project, shards: Sequence[str]) -> Documents:
-    found: Documents = {}
-    for shard in shards:
-        artifact = project.present("packed_bins", shard)
-        documents = pl.read_parquet(artifact.path(PACKED_DOCUMENTS))
-        for name in BIN_NAMES.values():
-            bin_ = open_token_bin(artifact.folder, name)
-            found.update(
-                _hashed(bin_, name, documents.filter(pl.col("file") == bin_files(name)[0]))
-            )
-    return found
-
-
-def _hashed(bin_: TokenBin, kind: str, documents: pl.DataFrame) -> Documents:
-    """Return count and hash of the tokens between the ends of the index, by document."""
-    found: Documents = {}
-    for i, (shard, row) in enumerate(documents.select("shard", "row").iter_rows()):
-        tokens = bin_.document(i) if i < len(bin_.ends) else bin_.tokens[:0]
-        found[kind, shard, row] = (len(tokens), xxhash.xxh3_128_hexdigest(tokens.tobytes()))
-    return found
-
-
-def _in_both(documents: pl.DataFrame) -> int:
-    split = pl.col("file").str.starts_with("val-")
-    held_out = documents.filter(split).select("shard", "row")
-    return len(held_out.join(documents.filter(~split), on=["shard", "row"], how="semi"))
-
-
 def _settings(project: Project, _: str | None) -> Json:
     return project.settings.shuffle.model_dump()
 
 
 def _inputs(project: Project, _: str | None) -> dict[str, str]:
-    shards, excluded = _included(project)
-    inputs = {f"packed_bins[{s}]": project.content("packed_bins", s) for s in shards}
-    left_out = {f"left_out[{shard}]": why for shard, why in excluded.items()}
-    return {**inputs, **left_out, "tokenizer": project.content("tokenizer", None)}
+    included = _included(project)
+    packs = {f"packed_bins[{s}]": project.content("packed_bins", s) for s in included.shards}
+    left_out = left_out_inputs(included.left_out)
+    return {**packs, **left_out, "tokenizer": project.content("tokenizer", None)}
 
 
 STAGE = Stage(
@@ -379,6 +295,6 @@ STAGE = Stage(
     per_shard=False,
     settings=_settings,
     inputs=_inputs,
-    audit=_audit,
+    audit=measure_release,
     unsettled=_unsettled,
 )

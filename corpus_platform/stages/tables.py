@@ -4,10 +4,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-__all__ = ["TableWriter", "read_batches", "write_table"]
+__all__ = ["TableWriter", "fixed_matrix", "read_batches", "write_table"]
 
 
 class TableWriter:
@@ -59,3 +60,19 @@ def read_batches(
     """Yield the columns of a file in batches of at most `rows` rows."""
     with pq.ParquetFile(path) as file:
         yield from file.iter_batches(batch_size=rows, columns=list(columns))
+
+
+def fixed_matrix(column: pa.Array, dtype: str, width: int) -> np.ndarray:
+    """Return [n, width] values of a binary column whose rows are all that wide, without a copy.
+
+    Raises ValueError when a row has another length or is null.
+    """
+    if not len(column):
+        return np.empty((0, width), dtype)
+    _, offsets, data = column.buffers()
+    size = width * np.dtype(dtype).itemsize
+    ends = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
+    if column.null_count or (np.diff(ends) != size).any():
+        raise ValueError(f"a row has not the {size} bytes of {width} values")
+    flat = np.frombuffer(data, np.uint8)[int(ends[0]) : int(ends[-1])]
+    return flat.view(dtype).reshape(-1, width)

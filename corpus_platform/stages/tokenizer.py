@@ -1,7 +1,8 @@
 """tokenizer: trains the tokenizer once on a bounded sample of kept training documents, then keeps it.
 
 A refresh never trains again: what it was trained on stands in its manifest and is no declared
-input. It is due only when the `tokenizer:` settings change.
+input. It is due only when the `tokenizer:` settings change. A copy is kept beside the artifacts, so
+that a lost or damaged tokenizer comes back as it was instead of being trained on today's corpus.
 """
 
 import json
@@ -18,8 +19,9 @@ from corpus_platform.stages.cleaned_documents import DOCUMENTS
 from corpus_platform.stages.dedup_clusters import CLUSTER_FILE
 from corpus_platform.stages.dedup_verdicts import latest_clusters
 from corpus_platform.stages.minhash_signatures import SIGNATURE_FILE
-from corpus_platform.stages.project import Product, Progress, Project, Report, Stage, quiet
+from corpus_platform.stages.project import Making, Product, Progress, Project, Report, Stage, quiet
 from corpus_platform.stages.tables import read_batches
+from corpus_platform.storage.files import copy_hashed, publish_bytes
 from corpus_platform.storage.manifest import Json
 from corpus_platform.tokenization.acceptance import Acceptance, examine
 from corpus_platform.tokenization.training import choose_sample, tokenizer_bytes, train
@@ -28,6 +30,7 @@ __all__ = ["STAGE", "TOKENIZER_FILE", "train_tokenizer"]
 
 ASSET = "tokenizer"
 TOKENIZER_FILE, REPORT_FILE = "tokenizer.json", "report.json"
+RECORD_FILE = "record.json"  # of the kept copy
 ACCEPTANCE_DOCUMENTS = 200
 
 
@@ -35,6 +38,9 @@ def train_tokenizer(project: Project, *, progress: Progress = quiet) -> Report:
     """Train the tokenizer that the settings ask for; do nothing when it is there."""
     with project.making(ASSET, None) as making:
         if (report := making.current()) is not None:
+            _freeze(project, report)
+            return report
+        if (report := _restore(project, making)) is not None:
             return report
         settings = project.settings.tokenizer
         sample = _choose(project)
@@ -54,7 +60,53 @@ def train_tokenizer(project: Project, *, progress: Progress = quiet) -> Report:
             }
             measured = {"trained_on": latest_clusters(project).content}
             products = [Product(TOKENIZER_FILE), Product(REPORT_FILE)]
-            return making.publish(draft, products, ledger=ledger, measured=measured)
+            report = making.publish(draft, products, ledger=ledger, measured=measured)
+        _freeze(project, report)
+    return report
+
+
+def _frozen_folder(project: Project, key: str) -> Path:
+    return project.store.root / "frozen" / key[:16]
+
+
+def _freeze(project: Project, report: Report) -> None:
+    """Keep a copy of a tokenizer artifact; its record comes last."""
+    folder = _frozen_folder(project, report.artifact.entry.key)
+    if (folder / RECORD_FILE).exists():
+        return
+    manifest = report.artifact.manifest
+    for output in manifest.outputs:
+        publish_bytes(folder / output.name, report.artifact.path(output.name).read_bytes())
+    record = {
+        "files": [[o.name, o.sha256] for o in manifest.outputs],
+        "ledger": manifest.ledger,
+        "trained_on": manifest.measured["trained_on"],
+    }
+    publish_bytes(folder / RECORD_FILE, (json.dumps(record, sort_keys=True) + "\n").encode())
+
+
+def _restore(project: Project, making: Making) -> Report | None:
+    """Publish the kept copy of the tokenizer again; return None where there never was one.
+
+    Raises Uncleared (gate `frozen`) when the copy is damaged as well.
+    """
+    folder = _frozen_folder(project, making.key)
+    try:
+        record = json.loads((folder / RECORD_FILE).read_bytes())
+    except FileNotFoundError:
+        return None
+    with making.draft() as draft:
+        for name, sha256 in record["files"]:
+            kept = folder / name
+            if not kept.exists() or copy_hashed(kept, draft / name)[1] != sha256:
+                reason = (
+                    f"it is lost, and its copy {kept} is damaged too; training again would give"
+                    f" another one: restore that file, or remove {folder} to train a new tokenizer"
+                )
+                raise Uncleared(ASSET, None, gate="frozen", reason=reason)
+        products = [Product(name) for name, _ in record["files"]]
+        measured = {"trained_on": record["trained_on"]}
+        return making.publish(draft, products, ledger=record["ledger"], measured=measured)
 
 
 def _choose(project: Project) -> pl.DataFrame:

@@ -1,12 +1,12 @@
 """Which shards an all-shard stage may read, and whether it may go on without the others."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from corpus_platform.errors import Uncleared
 from corpus_platform.stages.project import Project
 
-__all__ = ["Included", "check_share_left_out", "included_shards"]
+__all__ = ["Included", "check_share_left_out", "included_shards", "left_out_inputs"]
 
 ASSET = "dedup_clusters"
 CHAIN = ("raw_shards", "cleaned_documents", "minhash_signatures")
@@ -20,8 +20,16 @@ class Included:
     refusals: dict[str, Uncleared]
 
     @property
-    def excluded(self) -> dict[str, str]:
-        """Asset and gate by shard left out: words for a ledger, free of paths and hosts."""
+    def excluded(self) -> list[str]:
+        """The shards left out, in key order: all that a ledger says of them.
+
+        A reason changes with the limits of the day, and must make nothing due.
+        """
+        return list(self.refusals)
+
+    @property
+    def reasons(self) -> dict[str, str]:
+        """Asset and gate by shard left out, free of paths and hosts."""
         return {shard: f"{r.asset}: {r.gate}" for shard, r in self.refusals.items()}
 
 
@@ -39,24 +47,32 @@ def included_shards(project: Project, *, pending: Collection[str | None] = ()) -
             shards.append(shard)
         else:
             refusals[shard] = refusal
-    check_share_left_out(project, ASSET, len(shards), refusals)
+    check_share_left_out(project, ASSET, len(shards), {s: str(r) for s, r in refusals.items()})
     return Included(tuple(shards), refusals)
 
 
 def check_share_left_out(
-    project: Project, asset: str, included: int, refusals: Mapping[str, Uncleared]
+    project: Project, asset: str, included: int, left_out: Mapping[str, str]
 ) -> None:
-    """Raise Uncleared (gate `uncleared`) when an asset would leave out more than it may."""
+    """Raise Uncleared (gate `uncleared`) when an asset would leave out more than it may.
+
+    `left_out` gives the reason for each shard.
+    """
     checks = project.settings.checks
     if not included:
-        first = next(iter(refusals.values()), "no shard is registered")
+        first = next(iter(left_out.values()), "no shard is registered")
         raise Uncleared(asset, None, gate="uncleared", reason=f"no shard is cleared: {first}")
-    share = len(refusals) / (included + len(refusals))
+    share = len(left_out) / (included + len(left_out))
     limit = 0.0 if checks.uncleared == "refuse" else checks.max_uncleared_share
     if share > limit:
-        names = "; ".join(str(r) for r in list(refusals.values())[:5])
+        names = "; ".join(list(left_out.values())[:5])
         reason = (
-            f"{len(refusals)} of {included + len(refusals)} shards are not cleared"
+            f"{len(left_out)} of {included + len(left_out)} shards are not cleared"
             f" ({share:.3f}, limit {limit}): {names}"
         )
         raise Uncleared(asset, None, gate="uncleared", reason=reason)
+
+
+def left_out_inputs(shards: Iterable[str]) -> dict[str, str]:
+    """Return the inputs that say which shards are left out, without the reasons."""
+    return {f"left_out[{shard}]": "left out" for shard in shards}

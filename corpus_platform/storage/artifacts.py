@@ -12,7 +12,7 @@ import contextlib
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from corpus_platform.storage.catalog import Catalog, Entry, FileStamp, stamp
 from corpus_platform.storage.files import file_sha256, flush_file, flush_folder, safe_name
 from corpus_platform.storage.manifest import MANIFEST_NAME, Manifest, Output, read_manifest
 
-__all__ = ["Artifact", "ArtifactStore", "Damage"]
+__all__ = ["Artifact", "ArtifactStore", "Damage", "file_stamps"]
 
 FOLDERS = {"shuffled_bins": "releases"}  # what a training run pins has a name of its own
 
@@ -105,9 +105,7 @@ class ArtifactStore:
             return None
         if manifest.key != key:
             return None
-        return Artifact(
-            folder, _entry(manifest, folder, {})
-        )  # each file is hashed once, then noted
+        return Artifact(folder, _entry(manifest, seen))  # each file is hashed once, then noted
 
     def last(self, asset: str, partition: str | None) -> Artifact | None:
         """Return the sound artifact whose manifest was written last, of any generation."""
@@ -117,15 +115,16 @@ class ArtifactStore:
         """Yield the sound artifacts of all generations, the one made last first."""
         folder = self.folder(asset, partition)
         paths = [p for p in folder.glob(f"*/{MANIFEST_NAME}") if not p.parent.name.startswith(".")]
-        for path in sorted(paths, key=lambda p: p.stat().st_mtime_ns, reverse=True):
+        stamps = [(s, p) for p in paths if (s := stamp(p)) is not None]
+        for seen, path in sorted(stamps, key=lambda found: found[0].mtime_ns, reverse=True):
             try:
                 manifest = read_manifest(path)
             except (StorageError, FileNotFoundError):
                 continue
             if (manifest.asset, manifest.partition) == (asset, partition):
-                yield Artifact(path.parent, _entry(manifest, path.parent, {}))
+                yield Artifact(path.parent, _entry(manifest, seen))
 
-    def damage(self, artifact: Artifact, outputs: Sequence[Output] | None = None) -> list[Damage]:
+    def damage(self, artifact: Artifact) -> list[Damage]:
         """Return what is wrong with an artifact's files.
 
         A file with the size and time it had when its hash was right is taken as right; another
@@ -135,22 +134,32 @@ class ArtifactStore:
         changed = [n for n, f in known.items() if stamp(artifact.path(n)) != f]
         if known and not changed:
             return []
-        outputs = outputs if outputs is not None else artifact.manifest.outputs
-        found = self.deep_damage(
-            artifact, [o for o in outputs if o.name in changed or o.name not in known]
-        )
-        if outputs and not found:
-            self._note(artifact.manifest, artifact.folder)
+        read, manifest = stamp(artifact.manifest_path), artifact.manifest
+        # Before the hashing: what changes in between has another stamp and is hashed again.
+        seen = file_stamps(artifact.folder, [o.name for o in manifest.outputs])
+        unsure = [o for o in manifest.outputs if o.name not in known or o.name in changed]
+        found = self.deep_damage(artifact.folder, unsure)
+        if manifest.outputs and not found and read is not None:
+            self._note(manifest.asset, _entry(manifest, read, seen))
         return found
 
-    def deep_damage(self, artifact: Artifact, outputs: Sequence[Output]) -> list[Damage]:
-        """Return what is wrong with these outputs, hashing each."""
-        return [d for o in outputs if (d := _compare(artifact.path(o.name), o)) is not None]
+    def deep_damage(self, folder: Path, outputs: Sequence[Output]) -> list[Damage]:
+        """Return what is wrong with these outputs of a generation, hashing each."""
+        return [d for o in outputs if (d := _compare(folder / o.name, o)) is not None]
 
-    def distrust(self, asset: str, artifact: Artifact) -> None:
-        """Have manifest and files read at the next look, whatever their sizes and times."""
-        unseen = replace(artifact.entry.manifest, bytes=-1)
-        self._catalog(asset).record(replace(artifact.entry, manifest=unseen, files=()))
+    def distrust(self, asset: str, folder: Path) -> None:
+        """Have a generation's manifest and files read at the next look, whatever their sizes and times."""
+        catalog = self._catalog(asset)
+        for entry in catalog.entries():
+            if self.generation(asset, entry.partition, entry.key) == folder:
+                unseen = replace(entry.manifest, bytes=-1)
+                catalog.record(replace(entry, manifest=unseen, files=()))
+
+    def generation_folders(self, asset: str, *, per_shard: bool) -> list[Path]:
+        """Return the folders of all generations of an asset, sorted, with a manifest or without."""
+        pattern = "*/*/*" if per_shard else "*"
+        found = self.folder(asset, None).glob(pattern)
+        return sorted(p for p in found if p.is_dir() and not p.name.startswith("."))
 
     @contextlib.contextmanager
     def lease(
@@ -179,33 +188,38 @@ class ArtifactStore:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def publish(self, draft: Path, manifest: Manifest) -> Artifact:
+    def publish(
+        self, draft: Path, manifest: Manifest, *, seen: Mapping[str, FileStamp] | None = None
+    ) -> Artifact:
         """Make a draft the artifact of its generation, whole at once.
 
         The files are flushed before the manifest is written. Where a damaged artifact of the same
-        generation stands, its manifest goes first and each file is replaced by rename.
+        generation stands, its manifest goes first and each file is replaced by rename. `seen` are
+        the files' stamps of before they were measured and hashed; raises StorageError when one
+        does not fit any more.
         """
+        seen = seen if seen is not None else file_stamps(draft, [o.name for o in manifest.outputs])
         for output in manifest.outputs:
             flush_file(draft / output.name)
-        _write_manifest(draft, manifest)
+        written = _write_manifest(draft, manifest)
         target = self.generation(manifest.asset, manifest.partition, manifest.key)
         if target.exists():
             _replace_files(draft, target)
         else:
             os.rename(draft, target)
             flush_folder(target.parent)
-        return Artifact(target, self._note(manifest, target))
+        for output in manifest.outputs:
+            if stamp(target / output.name) != seen.get(output.name):
+                raise StorageError(
+                    f"{target / output.name}: it changed while it was published; run again"
+                )
+        entry = _entry(manifest, written, seen)
+        self._note(manifest.asset, entry)
+        return Artifact(target, entry)
 
-    def _note(self, manifest: Manifest, folder: Path) -> Entry:
-        stamps = {
-            o.name: replace(s, sha256=o.sha256)
-            for o in manifest.outputs
-            if (s := stamp(folder / o.name)) is not None
-        }
-        entry = _entry(manifest, folder, stamps)
+    def _note(self, asset: str, entry: Entry) -> None:
         if self._remember:
-            self._catalog(manifest.asset).record(entry)
-        return entry
+            self._catalog(asset).record(entry)
 
     def _catalog(self, asset: str) -> Catalog:
         if asset not in self._catalogs:
@@ -213,16 +227,23 @@ class ArtifactStore:
         return self._catalogs[asset]
 
 
-def _entry(manifest: Manifest, folder: Path, stamps: Mapping[str, FileStamp]) -> Entry:
-    seen = stamp(folder / MANIFEST_NAME)
-    if seen is None:
-        raise StorageError(f"{folder}: its manifest vanished; run again")
+def file_stamps(folder: Path, names: Iterable[str]) -> dict[str, FileStamp]:
+    """Return the stamps of a folder's files by name, without those that are not there."""
+    return {name: seen for name in names if (seen := stamp(folder / name)) is not None}
+
+
+def _entry(
+    manifest: Manifest, read: FileStamp, files: Mapping[str, FileStamp] | None = None
+) -> Entry:
+    """Build an entry; `files` are the stamps that the outputs had when their hashes were right."""
+    known = files or {}
+    stamps = [replace(known[o.name], sha256=o.sha256) for o in manifest.outputs if o.name in known]
     return Entry(
         partition=manifest.partition,
         key=manifest.key,
         content=manifest.content,
-        manifest=seen,
-        files=tuple(stamps.values()),
+        manifest=read,
+        files=tuple(stamps),
         numbers=dict(manifest.numbers),
     )
 
@@ -236,16 +257,20 @@ def _compare(path: Path, output: Output) -> Damage | None:
     sha256 = file_sha256(path)
     if sha256 != output.sha256:
         return Damage(output.name, f"sha256 {sha256}, expected {output.sha256}")
+    if stamp(path) != seen:
+        return Damage(output.name, "the file changed while it was read")
     return None
 
 
-def _write_manifest(folder: Path, manifest: Manifest) -> None:
+def _write_manifest(folder: Path, manifest: Manifest) -> FileStamp:
     path = folder / MANIFEST_NAME
     with path.open("xb") as file:
         file.write(manifest.to_bytes())
         file.flush()
         os.fsync(file.fileno())
+        status = os.fstat(file.fileno())
     flush_folder(folder)
+    return FileStamp(MANIFEST_NAME, status.st_size, status.st_mtime_ns)
 
 
 def _replace_files(draft: Path, target: Path) -> None:

@@ -59,6 +59,11 @@ class Catalog:
         self._read_on()
         return self._entries.get((partition, key))
 
+    def entries(self) -> list[Entry]:
+        """Return all that the catalog knows."""
+        self._read_on()
+        return list(self._entries.values())
+
     def record(self, entry: Entry) -> None:
         """Append an entry; one write call, so that lines of several processes do not mix."""
         self._entries[entry.partition, entry.key] = entry

@@ -4,9 +4,12 @@ A published file was written under another name in the same folder tree, flushed
 renamed; its folder entry is flushed too, so that it survives a power cut.
 """
 
+import contextlib
 import hashlib
 import json
 import os
+import time
+import uuid
 from collections.abc import Callable
 from glob import escape
 from pathlib import Path
@@ -25,6 +28,7 @@ __all__ = [
 ]
 
 BLOCK = 1 << 20
+DEAD_AFTER = 3600.0  # seconds in which no writer of a small file is still at it
 
 
 def canonical_json(value: object) -> str:
@@ -85,9 +89,9 @@ def publish_bytes(path: Path, data: bytes) -> None:
     """Write a small file so that readers see the old one or the new one, whole."""
     path.parent.mkdir(parents=True, exist_ok=True)
     _remove_parts_of_the_dead(path)
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")  # pids meet again
     try:
-        with beside.open("wb") as file:
+        with beside.open("xb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -98,21 +102,11 @@ def publish_bytes(path: Path, data: bytes) -> None:
 
 
 def _remove_parts_of_the_dead(path: Path) -> None:
-    """Remove what killed writers of a file left beside it."""
+    """Remove what killed writers of a file left beside it: what has not changed for an hour."""
     for left in path.parent.glob(f".{escape(path.name)}.*.part"):
-        writer = left.name.split(".")[-2]
-        if writer.isdecimal() and not _is_alive(int(writer)):
-            left.unlink(missing_ok=True)
-
-
-def _is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # it is another user's
-        return True
-    return True
+        with contextlib.suppress(FileNotFoundError):  # its writer has renamed it
+            if time.time() - left.stat().st_mtime > DEAD_AFTER:
+                left.unlink()
 
 
 def read_if_there(path: Path) -> bytes | None:

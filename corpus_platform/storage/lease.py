@@ -7,6 +7,7 @@ processes of one machine on a local disk.
 import contextlib
 import fcntl
 import json
+import logging
 import os
 import socket
 import time
@@ -15,12 +16,14 @@ from pathlib import Path
 
 __all__ = ["hold", "holder"]
 
+_log = logging.getLogger(__name__)
+
 
 @contextlib.contextmanager
 def hold(path: Path, *, waiting: Callable[[str], None] | None = None) -> Generator[None]:
     """Hold the lease of a file while the block runs; wait for another holder.
 
-    `waiting` hears once who holds it.
+    `waiting` hears once who holds it; without it the log does.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
@@ -28,6 +31,8 @@ def hold(path: Path, *, waiting: Callable[[str], None] | None = None) -> Generat
         if not _try(descriptor):
             if waiting is not None:
                 waiting(holder(path))
+            else:
+                _log.warning("%s: waiting for %s", path, holder(path))
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         _sign(descriptor)
         yield

@@ -3,7 +3,8 @@
 `content` is the hash of all that makes the product what it is (stage, version, settings, inputs,
 outputs, ledger); it alone is chained into what comes after, and is Dagster's data version. `key`
 is the hash of what goes in: known before the work, it names the generation. What is merely
-measured (numbers for gates, seconds, versions, host) stands outside both.
+measured (numbers for gates, seconds, versions, host) stands outside both; `sha256` covers it too,
+since numbers decide what the gates say.
 """
 
 import json
@@ -87,9 +88,16 @@ class Manifest:
 
     @property
     def content(self) -> str:
-        """The hash of what went in, came out and was counted."""
+        """The hash of what went in, came out and was counted.
+
+        A setting whose name begins with `_` names a generation and is no part of it.
+        """
         whole = {
-            "key": self.key,
+            "asset": self.asset,
+            "partition": self.partition,
+            "version": self.version,
+            "settings": {n: v for n, v in self.settings.items() if not n.startswith("_")},
+            "inputs": dict(self.inputs),
             "outputs": [o.to_json() for o in self.outputs],
             "ledger": self.ledger,
         }
@@ -111,14 +119,21 @@ class Manifest:
             "key": self.key,
             "content": self.content,
         }
+        whole["sha256"] = _whole_sha256(whole)
         return (json.dumps(whole, sort_keys=True, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def _whole_sha256(whole: Json) -> str:
+    """Return the hash of all fields of a manifest's file but `sha256`, as JSON gives them back."""
+    read = json.loads(json.dumps({k: v for k, v in whole.items() if k != "sha256"}))
+    return text_sha256(canonical_json(read))
 
 
 def read_manifest(path: Path) -> Manifest:
     """Read a manifest and check it against its own hashes.
 
-    Raises FileNotFoundError, or StorageError when the file is no manifest of this format or its
-    `content` is not the hash of what stands in it.
+    Raises FileNotFoundError, or StorageError when the file is no manifest of this format or a hash
+    in it is not that of what stands in it.
     """
     try:
         raw = json.loads(path.read_bytes())
@@ -133,9 +148,10 @@ def read_manifest(path: Path) -> Manifest:
             numbers=raw["numbers"],
             measured=raw["measured"],
         )
-        recorded = (raw["format"], raw["key"], raw["content"])
+        recorded = (raw["format"], raw["key"], raw["content"], raw["sha256"])
+        found = (FORMAT, manifest.key, manifest.content, _whole_sha256(raw))
     except (ValueError, KeyError, TypeError) as error:
         raise StorageError(f"{path}: not a manifest: {error!r}; delete it and run again") from error
-    if recorded != (FORMAT, manifest.key, manifest.content):
+    if recorded != found:
         raise StorageError(f"{path}: its content hash does not fit; delete it and run again")
     return manifest

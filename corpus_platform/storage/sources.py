@@ -6,28 +6,50 @@ a key. Listings over HTTP and S3 are not among the kinds.
 """
 
 import fnmatch
+import logging
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from corpus_platform.config import SourceSettings
 from corpus_platform.errors import SettingsError, StorageError
 from corpus_platform.storage.registry import Shard
 
-__all__ = ["discover"]
+__all__ = ["discover", "discover_some"]
 
 CRAWL = "{crawl}"
+_log = logging.getLogger(__name__)
+
+
+def discover_some(
+    sources: Sequence[SourceSettings], base: Path, *, registered: Collection[str]
+) -> list[Shard]:
+    """Return what `discover` does, for a corpus that has these shards already.
+
+    Raises SettingsError when it has none and the sources list none: a glob is wrong.
+    """
+    found = discover(sources, base)
+    if not found and not registered:
+        globs = ", ".join(os.path.normpath(os.path.join(base, s.glob)) for s in sources)
+        raise SettingsError(
+            f"sources: there is no shard: no file matches {globs}; correct `glob` or `exclude`,"
+            " or put files there"
+        )
+    return found
 
 
 def discover(sources: Sequence[SourceSettings], base: Path) -> list[Shard]:
-    """Return the shards that the sources list now, sorted by key.
+    """Return the shards that the sources list now, sorted by key; a warning names a glob without.
 
     Raises SettingsError when two files claim one key.
     """
     found: dict[str, Shard] = {}
     for source in sources:
-        for key, path in _files(source, base):
+        files = list(_files(source, base))
+        if not files:
+            _log.warning("sources: glob %r lists no file below %s", source.glob, base)
+        for key, path in files:
             if key in found and found[key].members != (str(path),):
                 raise SettingsError(
                     f"sources: {path} and {found[key].members[0]} are both shard {key!r};"
@@ -69,11 +91,22 @@ def _fixed_part(pattern: str) -> Path:
 
 
 def _walk(folder: Path) -> Iterator[Path]:
-    for where, folders, files in os.walk(folder, onerror=_not_listed):
+    """Yield the files below a folder, those of linked folders too: a crawl may lie on another disk."""
+    above: dict[str, frozenset[tuple[int, int]]] = {}
+    for where, folders, files in os.walk(folder, onerror=_not_listed, followlinks=True):
+        status = os.stat(where)
+        here, outer = (status.st_dev, status.st_ino), above.pop(where, frozenset())
+        if here in outer:  # a link back to a folder that it lies in
+            folders.clear()
+            continue
         folders.sort()
+        above.update((os.path.join(where, name), outer | {here}) for name in folders)
         for name in sorted(files):
-            if (path := Path(where, name)).is_file():  # no pipes, no dangling links
+            path = Path(where, name)
+            if path.is_file():  # no pipes
                 yield path
+            elif path.is_symlink() and not path.exists():
+                _log.warning("sources: %s is a link to nothing, and is left out", path)
 
 
 def _not_listed(error: OSError) -> None:

@@ -10,12 +10,12 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from corpus_platform.config import load_settings
 from corpus_platform.defs.jobs import JOB_OF
 from corpus_platform.defs.location import build_definitions
 from corpus_platform.defs.partitions import SHARDS_NAME
 from corpus_platform.errors import DamagedShard
 from corpus_platform.gates import GATES
+from corpus_platform.settings_file import load_settings
 from corpus_platform.stages.chain import CHAIN, open_project
 from corpus_platform.stages.cleaned_documents import clean_documents
 from corpus_platform.stages.dedup_clusters import cluster_documents

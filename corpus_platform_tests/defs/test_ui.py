@@ -8,11 +8,12 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from corpus_platform.config import Settings, load_settings
+from corpus_platform.config import Settings
 from corpus_platform.defs import ui
 from corpus_platform.defs.home import open_instance, prepare_home
 from corpus_platform.defs.workers import TASK_TAG
 from corpus_platform.errors import Busy, StageFailed, UsageError
+from corpus_platform.settings_file import load_settings
 
 
 @pytest.fixture

@@ -202,10 +202,9 @@ class Corpus:
                     yield path
 
     def leftovers(self) -> list[str]:
-        """Return drafts and files half published."""
-        found = [*self.data.rglob(".*"), *self.data.glob("scratch/*")]
-        names = sorted(str(p.relative_to(self.data)) for p in found)
-        return [n for n in names if n != ".dagster" and not n.startswith(".dagster/")]
+        """Return drafts and scratch of runs that are over."""
+        found = [*self.data.rglob(".draft-*"), *self.data.glob("scratch/*")]
+        return sorted(str(p.relative_to(self.data)) for p in found)
 
     def unwitnessed(self) -> list[str]:
         """Return files under final names that no manifest beside them lists."""

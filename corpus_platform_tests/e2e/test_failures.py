@@ -13,8 +13,6 @@ from corpus_platform_tests.small import SHARDS
 CLEANING = "corpus_platform.filters.verdicts:judge"
 # A program that takes from root the right to read what it may not.
 DENIED = ("setpriv", "--bounding-set", "-dac_override,-dac_read_search")
-
-
 STARTED, FAILURE = dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.FAILURE
 
 
@@ -39,7 +37,7 @@ def stalled(corpus: Corpus) -> Started:
     return started
 
 
-def test_an_error_in_a_stage_ends_the_run_with_its_message_and_the_next_run_completes(
+def test_an_error_in_a_stage_ends_the_run_with_its_message_and_exit_code_3(
     made: Corpus,
 ) -> None:
     clean_anew(made)
@@ -71,7 +69,9 @@ def test_a_worker_killed_in_mid_stage_fails_its_dagster_run_and_the_next_run_com
     assert made.products() == before
 
 
-@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "ending", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
+)
 def test_a_command_told_to_end_leaves_no_process_and_no_run_behind(
     made: Corpus, ending: signal.Signals
 ) -> None:

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -52,11 +53,11 @@ def run_repairs(corpus: Corpus, before: dict[str, str]) -> None:
     assert corpus.plan() == []
 
 
-def verify(corpus: Corpus) -> list[str]:
-    """Return the lines of `corpus verify`, and see that its code fits them."""
+def verify(corpus: Corpus) -> dict[tuple[str, str], str]:
+    """Return what `corpus verify` finds by asset and partition, and see that its code fits it."""
     ended = corpus.do("verify")
-    lines = ended.printed.splitlines()
-    faults = [line for line in lines if ": " in line and line.split("[")[0] in OUTPUTS]
+    found = re.findall(r"^(\w+)(?:\[(.+?)\])?: (.*)$", ended.printed, re.MULTILINE)
+    faults = {(asset, shard): reason for asset, shard, reason in found if asset in OUTPUTS}
     assert ended.code == (1 if faults else 0), ended.printed
     return faults
 
@@ -126,10 +127,10 @@ def test_a_flip_in_a_source_that_keeps_its_time_is_found_by_verify_and_blocks_fr
     source = made.folder / SOURCE
     recorded = sha256(source)
     flip(source, keep_time=True)
-    (fault,) = verify(made)
-    assert fault.startswith(f"raw_shards[{SHARD}]: ")
-    assert recorded in fault
-    assert sha256(source) in fault
+    faults = verify(made)
+    assert list(faults) == [("raw_shards", SHARD)]
+    assert recorded in faults["raw_shards", SHARD]
+    assert sha256(source) in faults["raw_shards", SHARD]
     ended, result = made.run()
     assert ended.code == 1
     assert ("raw_shards", SHARD) in {(b["asset"], b["partition"]) for b in result["blocked"]}
@@ -178,12 +179,12 @@ def test_what_hides_behind_size_and_time_is_found_by_verify_and_repaired_by_run(
     os.utime(manifest, ns=(status.st_atime_ns, status.st_mtime_ns))
 
     faults = verify(made)
+    assert len(faults) == len(OUTPUTS) + 1
     for asset, pattern in OUTPUTS.items():
-        (fault,) = [f for f in faults if f.startswith(f"{asset}[") and SHARDS[1] not in f]
+        fault = faults[asset, SHARD if f"/{SHARD}/" in pattern else ""]
         assert before[str(made.output(pattern).relative_to(made.data))] in fault
         assert sha256(made.output(pattern)) in fault
-    (fault,) = [f for f in faults if f.startswith(f"packed_bins[{SHARDS[1]}]: ")]
-    assert "its content hash does not fit" in fault
+    assert "its content hash does not fit" in faults["packed_bins", SHARDS[1]]
     run_repairs(made, before)
 
 
@@ -249,8 +250,7 @@ def test_any_harm_to_any_artifact_is_noticed_by_run_and_repaired(
 def test_a_flip_that_keeps_its_time_is_found_by_verify(made: Corpus, asset: str) -> None:
     before = made.products()
     flip(made.output(OUTPUTS[asset]), keep_time=True)
-    (fault,) = verify(made)
-    assert fault.startswith(f"{asset}[")
+    assert [found for found, _ in verify(made)] == [asset]
     run_repairs(made, before)
 
 

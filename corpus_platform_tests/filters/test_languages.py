@@ -1,8 +1,8 @@
 import pytest
 
-from corpus_platform.config import LowLangConfidence
 from corpus_platform.filters.batch import Batch
 from corpus_platform.filters.languages import tell
+from corpus_platform.rule_settings import LowLangConfidence
 
 DE = "Am Morgen fuhr der Zug mit zwanzig Minuten Verspätung los, und niemand wusste, warum."
 

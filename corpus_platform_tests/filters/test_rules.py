@@ -3,9 +3,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corpus_platform.config import CharRepeat, DupLines, LowAlnum, LowLangConfidence, TooShort
 from corpus_platform.filters.batch import Batch
 from corpus_platform.filters.rules import hits_of, threshold_of, values_of
+from corpus_platform.rule_settings import (
+    CharRepeat,
+    DupLines,
+    LowAlnum,
+    LowLangConfidence,
+    TooShort,
+)
 from corpus_platform_tests.filters import plain
 
 PIECES = ["\n", "\n\n", " ", "a", "x\n", "x\n", "é", "क", "\u093f", "\u064e", "\u200b\n", "\ufeff"]

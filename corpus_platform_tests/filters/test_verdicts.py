@@ -9,9 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 from backports import zstd
 
-from corpus_platform.config import CleanSettings, RuleSettings
+from corpus_platform.config import CleanSettings
 from corpus_platform.filters.batch import Batch
 from corpus_platform.filters.verdicts import Verdicts, cost_of_faults, judge
+from corpus_platform.rule_settings import RuleSettings
 from corpus_platform_tests.filters import plain
 
 GOOD = (

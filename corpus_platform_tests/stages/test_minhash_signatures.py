@@ -1,13 +1,17 @@
 """Tests of the signatures: one row per cleaned document, in its order, and what is in it."""
 
 import hashlib
+import unicodedata
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow.parquet as pq
+import pytest
 
-from corpus_platform.config import load_settings
 from corpus_platform.document import SIGNATURES
+from corpus_platform.settings_file import load_settings
+from corpus_platform.stages import minhash_signatures
 from corpus_platform.stages.chain import open_project
 from corpus_platform.stages.minhash_signatures import sign_documents
 from corpus_platform_tests.small import SHARDS
@@ -34,6 +38,8 @@ def test_each_cleaned_document_has_one_row_in_the_same_order(finished: Path) -> 
         "signed": 37,
         "uncovered": 0,
         "wrong_digests": 0,
+        "wrong_signatures": 0,
+        "wrong_bands": 0,
     }
 
 
@@ -52,6 +58,18 @@ def test_a_row_holds_128_values_in_16_bands_and_the_hash_of_the_folded_text(
     assert text.isascii()
     assert row["digest"] == hashlib.sha256(plain.encode()).digest()
     assert row["shingles"] > 100
+
+
+def test_another_unicode_is_another_generation_with_that_reason(
+    finished: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    signed = open_project(load_settings(finished)).artifact("minhash_signatures", THIRD)
+    assert signed is not None
+    assert signed.manifest.settings["unicode"] == unicodedata.unidata_version
+    newer = SimpleNamespace(unidata_version="99.0.0")
+    monkeypatch.setattr(minhash_signatures, "unicodedata", newer)
+    reason = open_project(load_settings(finished)).difference("minhash_signatures", THIRD, signed)
+    assert f"setting unicode changed from {signed.manifest.settings['unicode']} to 99.0.0" in reason
 
 
 def test_other_permutations_are_another_generation(finished: Path) -> None:

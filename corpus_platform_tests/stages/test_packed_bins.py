@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 from tokenizers import Tokenizer
 
-from corpus_platform.config import load_settings
 from corpus_platform.document import RELEASE_DOCUMENTS
+from corpus_platform.settings_file import load_settings
 from corpus_platform.stages.chain import open_project
 from corpus_platform.stages.packed_bins import pack_shard
 from corpus_platform.stages.project import Project

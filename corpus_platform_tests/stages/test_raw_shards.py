@@ -3,12 +3,13 @@
 import hashlib
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from corpus_platform.config import load_settings
 from corpus_platform.errors import SettingsError, StorageError, Uncleared
+from corpus_platform.settings_file import load_settings
 from corpus_platform.stages import raw_shards
 from corpus_platform.stages.chain import open_project
 from corpus_platform.stages.project import Project
@@ -149,3 +150,43 @@ def test_a_lock_that_is_none_is_an_error_that_says_the_way_out(project: Project)
     lock_path(project).write_text("{", encoding="utf-8")
     with pytest.raises(SettingsError, match=r"not a lock file: .*write it anew with: corpus lock"):
         fetch_shard(project, FIRST)
+
+
+def test_accepted_bytes_make_the_content_that_a_fresh_build_of_them_makes(
+    project: Project, tmp_path: Path
+) -> None:
+    fetch_shard(project, FIRST)
+    source = _source(project)
+    source.write_bytes(source.read_bytes() + b"\n")
+    accept_source(_again(project), FIRST)
+    accepted = fetch_shard(_again(project), FIRST).artifact.content
+    fresh = _again(project).settings.model_copy(update={"storage": str(tmp_path / "fresh")})
+    anew = open_project(fresh, shards={FIRST: replace(project.shard(FIRST), generation=0)})
+    assert fetch_shard(anew, FIRST).artifact.content == accepted
+
+
+def test_a_lock_is_parsed_once_until_it_changes(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for shard in SHARDS:
+        fetch_shard(project, shard)
+    write_lock(project)
+    parsed: list[object] = []
+    loads = json.loads
+
+    def watched(data: bytes | str) -> object:
+        found = loads(data)
+        if "shards" in found:
+            parsed.append(found)
+        return found
+
+    monkeypatch.setattr(raw_shards.json, "loads", watched)
+    project.registry.shards()
+    parsed.clear()
+    for _ in range(3):
+        for shard in SHARDS:
+            project.require("raw_shards", shard)
+    assert len(parsed) == 1
+    lock_path(project).write_text('{"shards": {}}', encoding="utf-8")
+    project.require("raw_shards", FIRST)
+    assert len(parsed) == 2

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from corpus_platform import planner
-from corpus_platform.config import load_settings
 from corpus_platform.errors import StageFailed, Uncleared
 from corpus_platform.gates import GATES
+from corpus_platform.settings_file import load_settings
 from corpus_platform.stages.chain import CHAIN, open_project
 from corpus_platform.stages.cleaned_documents import clean_documents
 from corpus_platform.stages.dedup_clusters import cluster_documents
@@ -82,6 +82,13 @@ def _waive(config: Path, asset: str, gates: set[str]) -> None:
         file.write("\n".join(["waivers:", *rows]) + "\n")
 
 
+def _lose_tokenizer(config: Path) -> None:
+    """Remove the tokenizer and its kept copy, so that it would have to be trained."""
+    store = _opened(config).store
+    for folder in (store.folder("tokenizer", None), store.root / "frozen"):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f"{f.asset}-{f.gate}")
 def test_what_comes_next_refuses_a_published_fault(
     fault: Fault, finished: Path, monkeypatch: pytest.MonkeyPatch
@@ -126,7 +133,7 @@ def test_verdicts_that_differ_from_their_table_are_not_packed(
     report = _remade(finished, "dedup_clusters", monkeypatch)
     assert [f.gate for f in report.findings if f.blocks] == ["verdicts"]
     for refused in (pack_shard, lambda p, s: train_tokenizer(p)):
-        shutil.rmtree(_opened(finished).store.folder("tokenizer", None), ignore_errors=True)
+        _lose_tokenizer(finished)
         with pytest.raises(Uncleared, match="dedup_clusters: verdicts: 3 verdicts differ"):
             refused(_opened(finished), FIRST)
 
@@ -137,7 +144,7 @@ def test_a_tokenizer_is_not_trained_on_clusters_that_a_gate_refuses(
     fault = next(f for f in FAULTS if f.gate == "twins")
     plant(monkeypatch, fault.asset, fault.plant)
     _remade(finished, fault.asset, monkeypatch)
-    shutil.rmtree(_opened(finished).store.folder("tokenizer", None))
+    _lose_tokenizer(finished)
     with pytest.raises(Uncleared, match="dedup_clusters: twins: "):
         train_tokenizer(_opened(finished))
 
@@ -150,7 +157,7 @@ def test_a_refusal_holds_in_another_process(
     _remade(finished, fault.asset, monkeypatch)
     program = (
         "import sys; from pathlib import Path;"
-        "from corpus_platform.config import load_settings;"
+        "from corpus_platform.settings_file import load_settings;"
         "from corpus_platform.stages.chain import open_project;"
         "from corpus_platform.stages.minhash_signatures import sign_documents;"
         "sign_documents(open_project(load_settings(Path(sys.argv[1]))), sys.argv[2])"
@@ -172,17 +179,57 @@ def test_a_shard_left_out_keeps_the_release_from_becoming_current(
     project = _opened(finished)
     before = release_in_force(project)
     clusters = cluster_documents(project)
-    assert clusters.artifact.manifest.ledger["excluded"] == {FIRST: "minhash_signatures: coverage"}
+    assert clusters.artifact.manifest.ledger["excluded"] == [FIRST]
+    reasons = {FIRST: "minhash_signatures: coverage"}
+    assert clusters.artifact.manifest.measured["excluded"] == reasons
+    with pytest.raises(Uncleared, match=f"the clusters leave {FIRST} out: minhash_signatures: cov"):
+        pack_shard(project, FIRST)
     for shard in SHARDS[1:]:
         pack_shard(project, shard)
     report = publish_release(project)
     assert [f.gate for f in report.findings if f.blocks] == ["whole"]
+    manifest = report.artifact.manifest
+    assert (manifest.ledger["excluded"], manifest.measured["excluded"]) == ([FIRST], reasons)
     assert release_in_force(_opened(finished)) == before
     _waive(finished, "shuffled_bins", {"whole"})
     publish_release(_opened(finished))
     current = release_in_force(_opened(finished))
     assert current is not None
     assert current["id"] == report.artifact.folder.name
+
+
+def test_another_reason_to_leave_a_shard_out_makes_nothing_due(
+    finished: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave_out_first_shard(finished, monkeypatch)
+    project = _opened(finished)
+    cluster_documents(project)
+    for shard in SHARDS[1:]:
+        pack_shard(project, shard)
+    publish_release(project)
+    cut(project.present("minhash_signatures", FIRST).path("signatures.parquet"))
+    again = _opened(finished)
+    refusal = again.refusal(["minhash_signatures"], FIRST)
+    assert refusal is not None
+    assert refusal.gate == "intact"  # and no more `coverage`
+    assert not cluster_documents(again).made
+    assert not publish_release(again).made
+
+
+def test_shards_left_out_by_clusters_and_release_count_together(
+    finished: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave_out_first_shard(finished, monkeypatch)
+    text = finished.read_text(encoding="utf-8")
+    finished.write_text(text.replace("share: 0.4", "share: 0.6"), encoding="utf-8")
+    project = _opened(finished)
+    cluster_documents(project)
+    for shard in SHARDS[1:]:
+        pack_shard(project, shard)
+    cut(project.present("packed_bins", SHARDS[1]).path("train.bin"))
+    # Of the two shards that the clusters took in one is refused: 0.5; of all three two are out.
+    with pytest.raises(Uncleared, match=r"uncleared: 2 of 3 shards .*\(0.667, limit 0.6\)"):
+        publish_release(_opened(finished))
 
 
 def test_a_lowered_limit_on_shards_left_out_refuses_the_clusters_made_under_the_old_one(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from corpus_platform.config import load_settings
+from corpus_platform.settings_file import load_settings
 from corpus_platform.stages.chain import open_project
 from corpus_platform.stages.tally import CrawlTally, tally
 from corpus_platform_tests.small import SHARDS, register, write_small_corpus

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tokenizers import Tokenizer
 
-from corpus_platform.config import load_settings
 from corpus_platform.errors import Uncleared
+from corpus_platform.settings_file import load_settings
 from corpus_platform.stages.chain import open_project
 from corpus_platform.stages.project import Project
 from corpus_platform.stages.raw_shards import fetch_shard
@@ -24,6 +24,7 @@ def project(finished: Path) -> Project:
 
 def _retrained(project: Project) -> Project:
     shutil.rmtree(project.store.folder("tokenizer", None))
+    shutil.rmtree(project.store.root / "frozen")  # else it would come back instead
     again = open_project(project.settings)
     assert train_tokenizer(again).made
     return again
@@ -101,3 +102,28 @@ def test_without_clusters_there_is_nothing_to_train_on(tmp_path: Path) -> None:
     fetch_shard(project, SHARDS[0])
     with pytest.raises(Uncleared, match=r"cleaned_documents|minhash_signatures|raw_shards"):
         train_tokenizer(project)
+
+
+def test_a_lost_tokenizer_comes_back_as_it_was_whatever_the_corpus_is_now(project: Project) -> None:
+    before = project.present("tokenizer", None)
+    content = before.content
+    shutil.rmtree(before.folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("corpus_platform.stages.tokenizer.train", _never)
+        assert train_tokenizer(project).artifact.content == content
+
+
+def test_a_lost_tokenizer_with_a_damaged_copy_is_refused_and_not_trained_anew(
+    project: Project,
+) -> None:
+    shutil.rmtree(project.present("tokenizer", None).folder)
+    kept = next(project.store.root.glob("frozen/*/tokenizer.json"))
+    kept.write_bytes(kept.read_bytes()[:-1])
+    with pytest.raises(Uncleared) as refusal:
+        train_tokenizer(project)
+    assert refusal.value.gate == "frozen"
+    assert str(kept) in refusal.value.reason
+
+
+def _never(*_: object, **__: object) -> None:
+    raise AssertionError("a frozen tokenizer is not trained again")

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from corpus_platform.storage.artifacts import Artifact, ArtifactStore
+from corpus_platform.errors import StorageError
+from corpus_platform.storage.artifacts import Artifact, ArtifactStore, file_stamps
 from corpus_platform.storage.files import file_sha256
 from corpus_platform.storage.manifest import Manifest, Output
 
@@ -118,8 +119,8 @@ def test_a_flip_that_hides_behind_size_and_time_is_seen_after_distrust(tmp_path:
     made.path("data").write_text("hellp")
     os.utime(made.path("data"), ns=(before.st_atime_ns, before.st_mtime_ns))
     assert store.damage(made) == []
-    assert store.deep_damage(made, made.manifest.outputs)
-    store.distrust("stage", made)
+    assert store.deep_damage(made.folder, made.manifest.outputs)
+    store.distrust("stage", made.folder)
     found = store.find("stage", "c/s", made.entry.key)
     assert found is not None
     assert store.damage(found)
@@ -176,3 +177,54 @@ def test_any_key_has_a_folder_of_its_own_below_the_asset(tmp_path: Path, key: st
     assert folder.parent == tmp_path / "stage" / "c"
     folder.mkdir(parents=True)
     assert folder.resolve().parent == (tmp_path / "stage" / "c").resolve()
+
+
+def test_a_file_that_changes_while_it_is_hashed_is_not_noted_as_sound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = ArtifactStore(tmp_path)
+    made = _publish(store)
+    os.utime(made.path("data"), ns=(1, 1))  # so that it is hashed
+
+    def hash_and_change(path: Path) -> str:
+        found = file_sha256(path)
+        path.write_text("hellp")
+        return found
+
+    monkeypatch.setattr("corpus_platform.storage.artifacts.file_sha256", hash_and_change)
+    assert store.damage(made)[0].reason == "the file changed while it was read"
+    monkeypatch.undo()
+    found = store.find("stage", "c/s", made.entry.key)
+    assert found is not None
+    assert "sha256" in store.damage(found)[0].reason
+
+
+def test_a_file_that_changes_after_it_was_hashed_is_not_published_as_sound(tmp_path: Path) -> None:
+    store = ArtifactStore(tmp_path)
+    with store.lease("stage", "c/s"), store.draft("stage", "c/s") as draft:
+        (draft / "data").write_text("hello")
+        seen = file_stamps(draft, ["data"])
+        manifest = _manifest(draft, "hello")
+        (draft / "data").write_text("hellp")
+        os.utime(draft / "data", ns=(1, 1))
+        with pytest.raises(StorageError, match="changed while it was published; run again"):
+            store.publish(draft, manifest, seen=seen)
+    found = store.find("stage", "c/s", manifest.key)
+    assert found is not None
+    assert "sha256" in store.damage(found)[0].reason
+
+
+def test_generations_without_a_manifest_are_listed_and_drafts_are_not(tmp_path: Path) -> None:
+    store = ArtifactStore(tmp_path)
+    made = _publish(store)
+    bare = made.folder.with_name("0123456789abcdef")
+    for folder in (
+        bare,
+        made.folder.with_name(".draft-x"),
+        tmp_path / "other" / "0011223344556677",
+    ):
+        folder.mkdir(parents=True)
+    (tmp_path / "other" / "latest.json").write_text("{}")
+    assert store.generation_folders("stage", per_shard=True) == sorted([bare, made.folder])
+    assert store.generation_folders("other", per_shard=False) == [tmp_path / "other" / "0011223344556677"]  # fmt: skip
+    assert store.generation_folders("never", per_shard=True) == []

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import time
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -98,12 +99,30 @@ def test_the_bytes_are_on_the_disk_before_they_have_the_name(
 
 
 def test_what_a_killed_writer_left_goes_and_what_a_living_one_writes_stays(tmp_path: Path) -> None:
-    gone, living = tmp_path / ".b.json.4194999.part", tmp_path / f".b.json.{os.getppid()}.part"
-    gone.write_bytes(b"half")
-    living.write_bytes(b"half")
+    gone, living = tmp_path / ".b.json.0f1e.part", tmp_path / ".b.json.2d3c.part"
+    for path, age in ((gone, 3700), (living, 3500)):
+        path.write_bytes(b"half")
+        os.utime(path, (time.time() - age,) * 2)
     publish_bytes(tmp_path / "b.json", b"whole")
     assert not gone.exists()
     assert living.exists()
+
+
+def test_two_writers_never_share_an_unfinished_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files.os, "getpid", lambda: 7)  # as in two containers
+    names: list[str] = []
+    replace = os.replace
+
+    def watched(source: Path, target: Path) -> None:
+        names.append(source.name)
+        replace(source, target)
+
+    monkeypatch.setattr(files.os, "replace", watched)
+    publish_bytes(tmp_path / "b.json", b"one")
+    publish_bytes(tmp_path / "b.json", b"two")
+    assert len(set(names)) == 2
 
 
 def test_a_file_that_is_not_there_reads_as_none(tmp_path: Path) -> None:

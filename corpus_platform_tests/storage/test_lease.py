@@ -5,6 +5,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from corpus_platform.storage import lease
 
 HOLD = """
@@ -32,6 +34,19 @@ def test_a_second_holder_waits_and_hears_who_is_first(tmp_path: Path) -> None:
     with lease.hold(path, waiting=heard.append):
         assert time.monotonic() - started > 0.3
     assert f"process {process.pid} " in heard[0]
+    process.wait()
+
+
+def test_who_waits_unheard_says_so_once_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "a.lease"
+    process = _holder(path, 0.5)
+    with lease.hold(path):
+        pass
+    (record,) = caplog.records
+    assert (record.name, record.levelname) == ("corpus_platform.storage.lease", "WARNING")
+    assert record.getMessage().startswith(f"{path}: waiting for process {process.pid} on ")
     process.wait()
 
 

@@ -1,6 +1,7 @@
 """Tests of the manifest: what its two hashes cover, and that a changed file is not believed."""
 
 import dataclasses
+import hashlib
 import json
 from pathlib import Path
 
@@ -78,6 +79,19 @@ def test_what_is_merely_measured_changes_neither(change: dict) -> None:
     assert (other.key, other.content) == (MANIFEST.key, MANIFEST.content)
 
 
+def test_the_hash_of_the_whole_file_is_that_of_all_its_other_fields() -> None:
+    whole = json.loads(MANIFEST.to_bytes())
+    recorded = whole.pop("sha256")
+    text = json.dumps(whole, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    assert recorded == hashlib.sha256(text.encode()).hexdigest()
+
+
+def test_values_that_json_changes_still_read_as_they_were_written(tmp_path: Path) -> None:
+    odd = dataclasses.replace(MANIFEST, measured={"by_count": {10: 1e-7, 9: (1, 2.0)}})
+    read = read_manifest(_written(tmp_path, odd))
+    assert read.measured == {"by_count": {"10": 1e-7, "9": [1, 2.0]}}
+
+
 def test_the_order_of_keys_is_no_part_of_a_hash() -> None:
     one = generation_key("a", None, 1, {"x": 1, "y": 2}, {"i": "1", "j": "2"})
     assert one == generation_key("a", None, 1, {"y": 2, "x": 1}, {"j": "2", "i": "1"})
@@ -100,6 +114,10 @@ def _edited(path: Path, key: str, value: object) -> None:
         ("key", "00"),
         ("format", 2),
         ("version", 7),
+        ("numbers", {"documents": 4.0}),
+        ("measured", {"seconds": 0.6}),
+        ("sha256", "00"),
+        ("unknown", 1),
     ],
 )
 def test_a_manifest_that_was_edited_is_not_believed(

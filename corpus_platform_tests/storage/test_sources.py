@@ -7,7 +7,7 @@ import pytest
 
 from corpus_platform.config import SourceSettings
 from corpus_platform.errors import SettingsError
-from corpus_platform.storage.sources import discover
+from corpus_platform.storage.sources import discover, discover_some
 
 
 def _make(folder: Path, *names: str) -> None:
@@ -71,3 +71,44 @@ def test_a_file_listed_twice_is_one_shard(tmp_path: Path) -> None:
     _make(tmp_path, "c/a.jsonl")
     sources = [SourceSettings(glob="{crawl}/*"), SourceSettings(glob="{crawl}/a*")]
     assert [s.key for s in discover(sources, tmp_path)] == ["c/a.jsonl"]
+
+
+def test_a_crawl_that_is_linked_from_another_disk_is_listed(tmp_path: Path) -> None:
+    _make(tmp_path, "disk/a.jsonl", "disk/deep/b.jsonl", "in/c1/x.jsonl")
+    os.symlink(tmp_path / "disk", tmp_path / "in/c2")
+    found = _keys(tmp_path, glob="in/{crawl}/**/*.jsonl")
+    assert found == ["c1/x.jsonl", "c2/a.jsonl", "c2/deep/b.jsonl"]
+
+
+def test_two_links_to_one_folder_are_two_crawls(tmp_path: Path) -> None:
+    _make(tmp_path, "disk/a.jsonl")
+    (tmp_path / "in").mkdir()
+    for crawl in ("c1", "c2"):
+        os.symlink(tmp_path / "disk", tmp_path / "in" / crawl)
+    assert _keys(tmp_path, glob="in/{crawl}/*") == ["c1/a.jsonl", "c2/a.jsonl"]
+
+
+def test_a_link_back_to_a_folder_above_is_not_followed(tmp_path: Path) -> None:
+    _make(tmp_path, "c/a.jsonl", "c/deep/b.jsonl")
+    os.symlink(tmp_path / "c", tmp_path / "c/deep/up")
+    os.symlink(tmp_path / "c/self", tmp_path / "c/self")
+    assert _keys(tmp_path, glob="{crawl}/**/*.jsonl") == ["c/a.jsonl", "c/deep/b.jsonl"]
+
+
+def test_a_glob_and_a_link_that_lead_nowhere_are_named_in_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    _make(tmp_path, "c/a.jsonl")
+    os.symlink(tmp_path / "unmounted", tmp_path / "c/linked")
+    sources = [SourceSettings(glob="{crawl}/*"), SourceSettings(glob="{crawl}/*.gz")]
+    assert [s.key for s in discover(sources, tmp_path)] == ["c/a.jsonl"]
+    said = [r.getMessage() for r in caplog.records]
+    assert f"sources: {tmp_path}/c/linked is a link to nothing, and is left out" in said
+    assert f"sources: glob '{{crawl}}/*.gz' lists no file below {tmp_path}" in said
+
+
+def test_no_shard_at_all_is_an_error_that_names_the_globs(tmp_path: Path) -> None:
+    sources = [SourceSettings(glob="in/{crawl}/*"), SourceSettings(glob="x/*", crawl="c")]
+    with pytest.raises(SettingsError, match=f"no file matches {tmp_path}/in/{{crawl}}/\\*, {tmp_path}/x/\\*;"):  # fmt: skip
+        discover_some(sources, tmp_path, registered=[])
+    assert discover_some(sources, tmp_path, registered=["c/a"]) == []
