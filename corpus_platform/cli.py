@@ -277,7 +277,9 @@ def lock(config_file: Path, accept: str | None) -> None:
     effective = load_settings(config_file)
     project = open_project(effective)
     if accept is not None:
-        project.registry.register(discover(effective.sources, effective.base))  # they may have moved
+        project.registry.register(
+            discover(effective.sources, effective.base)
+        )  # they may have moved
         shard = accept_source(project, accept)
         click.echo(
             f"{accept}: the source's bytes count as generation {shard.generation} from now on;"

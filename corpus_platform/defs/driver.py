@@ -127,9 +127,7 @@ def _interruptible() -> Generator[None]:
 def _register(project: Project, instance: dg.DagsterInstance) -> None:
     """Take new shards into the registry, and every registered one into the partitions."""
     settings, registry = project.settings, project.registry
-    registry.register(
-        discover_some(settings.sources, settings.base, registered=registry.keys())
-    )
+    registry.register(discover_some(settings.sources, settings.base, registered=registry.keys()))
     known = set(instance.get_dynamic_partitions(SHARDS_NAME))
     if new := [key for key in project.shards() if key not in known]:
         instance.add_dynamic_partitions(SHARDS_NAME, new)

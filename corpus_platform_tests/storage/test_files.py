@@ -102,7 +102,7 @@ def test_what_a_killed_writer_left_goes_and_what_a_living_one_writes_stays(tmp_p
     gone, living = tmp_path / ".b.json.0f1e.part", tmp_path / ".b.json.2d3c.part"
     for path, age in ((gone, 3700), (living, 3500)):
         path.write_bytes(b"half")
-        os.utime(path, (time.time() - age,) * 2)
+        os.utime(path, (time.time() - age, time.time() - age))
     publish_bytes(tmp_path / "b.json", b"whole")
     assert not gone.exists()
     assert living.exists()
