@@ -69,7 +69,9 @@ def test_another_unicode_is_another_generation_with_that_reason(
     newer = SimpleNamespace(unidata_version="99.0.0")
     monkeypatch.setattr(minhash_signatures, "unicodedata", newer)
     reason = open_project(load_settings(finished)).difference("minhash_signatures", THIRD, signed)
-    assert f"setting unicode changed from {signed.manifest.settings['_unicode']} to 99.0.0" in reason
+    assert (
+        f"setting unicode changed from {signed.manifest.settings['_unicode']} to 99.0.0" in reason
+    )
 
 
 def test_other_permutations_are_another_generation(finished: Path) -> None:
