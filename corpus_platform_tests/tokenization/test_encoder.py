@@ -1,5 +1,4 @@
 import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
@@ -160,22 +159,6 @@ def test_a_run_without_a_safe_place_is_one_piece_and_exact(letter: str) -> None:
     ids = encoder.encode([text]).flat
     assert ids.tolist() == whole(trained(), text)
     assert encoder.decode(ids) == text
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("letter", ["a", "-", "中"])
-def test_twice_the_run_takes_less_than_three_times_as_long(letter: str) -> None:
-    encoder = cat_encoder()
-
-    def seconds(length: int) -> float:
-        best = float("inf")
-        for _ in range(3):
-            start = time.process_time()
-            encoder.encode([letter * length])
-            best = min(best, time.process_time() - start)
-        return best
-
-    assert seconds(400_000) < 3 * seconds(200_000) < 9 * seconds(100_000)
 
 
 def real_texts(shared: Path) -> Iterator[str]:
