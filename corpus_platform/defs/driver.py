@@ -32,6 +32,7 @@ from corpus_platform.planner import Blocked, Survey, survey
 from corpus_platform.stages.chain import open_project
 from corpus_platform.stages.project import Project
 from corpus_platform.storage import lease
+from corpus_platform.storage.files import text_sha256
 from corpus_platform.storage.sources import discover_some
 
 __all__ = ["RunResult", "Watcher", "run_everything"]
@@ -89,12 +90,13 @@ def _run(settings: Settings, home: Path, watcher: Watcher) -> RunResult:
         lease.hold(run_lease, waiting=watcher.waiting),
         open_instance() as instance,
     ):
-        fail_unfinished(instance, "the command that drove this run was killed")
+        corpus = text_sha256(str(settings.storage_path.resolve()))[:8]
+        fail_unfinished(instance, "the command that drove this run was killed", tasks=f"{corpus}/")
         project = open_project(settings)
         _register(project, instance)
         result = RunResult(survey(project))
         seconds: Counter[str] = Counter()
-        with Workers(instance, project.workers, home / "logs") as workers:
+        with Workers(instance, project.workers, home / "logs", corpus=corpus) as workers:
             for assets in PHASES:
                 _run_phase(project, assets, workers, watcher, result, seconds)
         _judge_what_is_left(result)

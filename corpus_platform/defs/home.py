@@ -10,18 +10,13 @@ from pathlib import Path
 import dagster as dg
 
 from corpus_platform.config import Settings
-from corpus_platform.errors import SettingsError
-from corpus_platform.storage.files import publish_bytes, read_if_there
+from corpus_platform.storage.files import publish_bytes
 
 __all__ = ["open_instance", "packaged", "prepare_home"]
 
 
 def prepare_home(settings: Settings, config_file: Path) -> Path:
-    """Make the instance folder, and point this process and its children at it and the settings.
-
-    Raises SettingsError when DAGSTER_HOME is the instance of another corpus: partitions of two would
-    mix, and each would take the other's runs for dead ones of its own.
-    """
+    """Make the instance folder, and point this process and its children at it and the settings."""
     os.environ["CORPUS_CONFIG"] = str(config_file.absolute())
     os.environ.setdefault("DAGSTER_DISABLE_TELEMETRY", "1")
     # `python -m` looks for modules in the working folder first: a user's queue.py is none of ours.
@@ -29,7 +24,6 @@ def prepare_home(settings: Settings, config_file: Path) -> Path:
     if home := os.environ.get("DAGSTER_HOME"):
         folder = Path(home).absolute()
         folder.mkdir(parents=True, exist_ok=True)
-        _claim(folder, settings.storage_path.resolve())
         os.environ["DAGSTER_HOME"] = str(folder)
         return folder
     folder = settings.storage_path / ".dagster"
@@ -49,19 +43,6 @@ def packaged(name: str) -> Path:
     here = Path(__file__).resolve()
     installed = here.with_name(name)
     return installed if installed.exists() else here.parents[2] / name
-
-
-def _claim(home: Path, storage: Path) -> None:
-    """Note in an instance folder which corpus it serves."""
-    note = home / "corpus-storage.txt"
-    owner = read_if_there(note)
-    if owner is None:
-        publish_bytes(note, f"{storage}\n".encode())
-    elif owner.decode(errors="replace").strip() != str(storage):
-        raise SettingsError(
-            f"DAGSTER_HOME {home} serves the corpus in {owner.decode(errors='replace').strip()},"
-            f" not the one in {storage}: name another folder, or remove {note} if that one has moved"
-        )
 
 
 def _copy_defaults(beside: Path, target: Path) -> None:

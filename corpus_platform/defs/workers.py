@@ -60,10 +60,16 @@ Progressed = Callable[[Task, str, int, int | None], None]  # task, asset, done, 
 
 
 class Workers:
-    """At most `count` worker processes, started when first needed and kept."""
+    """At most `count` worker processes, started when first needed and kept.
 
-    def __init__(self, instance: dg.DagsterInstance, count: int, log_folder: Path) -> None:
+    `corpus` begins the names of their tasks.
+    """
+
+    def __init__(
+        self, instance: dg.DagsterInstance, count: int, log_folder: Path, *, corpus: str
+    ) -> None:
         self._instance, self._count, self._logs = instance, count, log_folder
+        self._corpus = corpus
         self._idle: SimpleQueue[_Worker] = SimpleQueue()
         self._all: list[_Worker] = []
         self._lock = threading.Lock()
@@ -120,7 +126,7 @@ class Workers:
         with self._lock:
             if self._stopped:
                 raise StageFailed("the command is ending: no more work is begun")
-            worker = _Worker(self._logs / f"worker-{self._started}.log")
+            worker = _Worker(self._logs / f"worker-{self._started}.log", self._corpus)
             self._all.append(worker)
             self._started += 1
         return worker
@@ -136,9 +142,9 @@ class Workers:
 class _Worker:
     """One child process; its standard error goes to a log file."""
 
-    def __init__(self, log: Path) -> None:
+    def __init__(self, log: Path, corpus: str) -> None:
         log.parent.mkdir(parents=True, exist_ok=True)
-        self._log = log
+        self._log, self._corpus = log, corpus
         self._task_id = self._last_words = ""
         with log.open("ab") as errors:
             self._process = subprocess.Popen(
@@ -157,7 +163,7 @@ class _Worker:
 
     def execute(self, task: Task, progressed: Progressed) -> Outcome | None:
         """Return the outcome of a task, None when the process died on it."""
-        self._task_id = uuid.uuid4().hex[:12]
+        self._task_id = f"{self._corpus}/{uuid.uuid4().hex[:12]}"
         message = {"job": task.job, "id": self._task_id}
         if task.partition is not None:
             message["partition"] = task.partition
@@ -188,7 +194,7 @@ class _Worker:
             f"the worker process ended by {how}{why}; its log is {self._log}{no_room(self._log)}"
         )
         try:
-            fail_unfinished(instance, words, task=self._task_id)
+            fail_unfinished(instance, words, tasks=self._task_id)
         except SQLAlchemyError as error:  # the next command does it
             words += f"; its run could not be reported failed: {cause_of(error)}"
         return words
@@ -231,10 +237,13 @@ def no_room(path: Path) -> str:
     return f"; only {free:,} bytes are free on its disk" if free < FEW_BYTES else ""
 
 
-def fail_unfinished(instance: dg.DagsterInstance, words: str, *, task: str | None = None) -> None:
-    """Report runs of workers that are dead as failed: that of one task, or all."""
+def fail_unfinished(instance: dg.DagsterInstance, words: str, *, tasks: str) -> None:
+    """Report runs of workers that are dead as failed: those whose task begins with `tasks`.
+
+    A task begins with its corpus, since several may share an instance.
+    """
     for run in instance.get_runs(dg.RunsFilter(statuses=list(UNFINISHED))):
-        if is_driven(run) and task in (None, run.tags[TASK_TAG]):
+        if is_driven(run) and run.tags[TASK_TAG].startswith(tasks):
             instance.report_run_failed(run, words)
 
 

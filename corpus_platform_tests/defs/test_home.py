@@ -1,12 +1,14 @@
-"""One instance serves one corpus."""
+"""Where the instance of a corpus lies, and whose runs are whose where several share one."""
 
 from pathlib import Path
 
+import dagster as dg
 import pytest
 
 from corpus_platform.config import Settings
 from corpus_platform.defs.home import prepare_home
-from corpus_platform.errors import SettingsError
+from corpus_platform.defs.worker import TASK_TAG
+from corpus_platform.defs.workers import fail_unfinished
 
 
 def _settings(base: Path) -> Settings:
@@ -27,13 +29,33 @@ def test_without_dagster_home_each_corpus_has_an_instance_in_its_storage(tmp_pat
     assert (home / "dagster.yaml").exists()
 
 
-def test_a_dagster_home_serves_the_corpus_that_took_it_first(
+def test_dagster_home_counts_where_it_is_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    home = tmp_path / "home"
-    monkeypatch.setenv("DAGSTER_HOME", str(home))
-    first = _settings(tmp_path / "a")
-    assert prepare_home(first, tmp_path / "a/corpus.yaml") == home
-    assert prepare_home(first, tmp_path / "a/corpus.yaml") == home
-    with pytest.raises(SettingsError, match="serves the corpus in"):
-        prepare_home(_settings(tmp_path / "b"), tmp_path / "b/corpus.yaml")
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "home"))
+    assert prepare_home(_settings(tmp_path), tmp_path / "corpus.yaml") == tmp_path / "home"
+
+
+def test_only_the_unfinished_runs_of_this_corpus_are_reported_failed(tmp_path: Path) -> None:
+    @dg.op
+    def nothing() -> None:
+        """Do nothing."""
+
+    @dg.job
+    def some() -> None:
+        nothing()
+
+    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
+        runs = {
+            task: instance.create_run_for_job(
+                some, status=dg.DagsterRunStatus.STARTED, tags={TASK_TAG: task}
+            ).run_id
+            for task in ("mine/1", "other/1")
+        }
+        fail_unfinished(instance, "it was killed", tasks="mine/")
+        found = {task: instance.get_run_by_id(run) for task, run in runs.items()}
+    statuses = {task: run.status for task, run in found.items() if run is not None}
+    assert statuses == {
+        "mine/1": dg.DagsterRunStatus.FAILURE,
+        "other/1": dg.DagsterRunStatus.STARTED,
+    }
