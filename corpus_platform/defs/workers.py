@@ -78,6 +78,7 @@ class Workers:
 
     def run(self, tasks: Sequence[Task], progressed: Progressed) -> Iterator[Outcome]:
         """Execute tasks side by side; yield outcomes as they come."""
+        self._retire(keep=len(tasks))
         with ThreadPoolExecutor(max(1, min(self._count, len(tasks)))) as pool:
             futures = [pool.submit(self._execute, task, progressed) for task in tasks]
             try:
@@ -87,6 +88,11 @@ class Workers:
                 pool.shutdown(wait=False, cancel_futures=True)
                 self.stop()  # the threads see their workers' ends, so that the pool's comes soon
                 raise
+
+    def _retire(self, *, keep: int) -> None:
+        """End idle workers that no task needs: each holds 0.3 GB that an all-shard stage may want."""
+        while self._idle.qsize() > keep:
+            self._bury(self._idle.get_nowait())
 
     def stop(self) -> None:
         """Kill all workers at once, and start no more."""

@@ -14,11 +14,6 @@ PER_SHARD = {
 }
 
 
-def due(corpus: Corpus) -> set[tuple[str | None, str | None]]:
-    """Return asset and partition of all that is due."""
-    return {(entry["asset"], entry["partition"]) for entry in corpus.plan()}
-
-
 def test_a_second_run_executes_nothing_reads_no_shard_and_says_so(made: Corpus) -> None:
     before, runs = made.products(), len(made.dagster_runs())
 
