@@ -1,5 +1,6 @@
 """Tests of the process pool: order, errors, killed workers, and that nobody is left behind."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -44,8 +45,12 @@ def _killed_on_two(piece: int) -> int:
 
 def _workers() -> list[psutil.Process]:
     """Return the worker processes that this process has now."""
-    children = psutil.Process().children(recursive=True)
-    return [c for c in children if "spawn_main" in " ".join(c.cmdline())]
+    found = []
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):  # a killed one, reaped a moment later
+            if "spawn_main" in " ".join(child.cmdline()):
+                found.append(child)
+    return found
 
 
 @pytest.mark.parametrize("workers", [1, 2])
