@@ -108,6 +108,23 @@ def _timezone(value: str) -> str:
 
 
 Folder = Annotated[str, AfterValidator(_local)]
+
+
+def _http_address(value: str) -> str:
+    """Return an address that paths can be put behind."""
+    if not re.fullmatch(r"https?://[^/\s?#@]+(/[^\s?#]*)?", value, re.ASCII):
+        raise ValueError("an address such as https://host/path is wanted, without a password")
+    return value.rstrip("/") + "/"
+
+
+def _owner(value: str) -> str:
+    if not re.fullmatch(r"team:[A-Za-z0-9_-]+|[^@\s:]+@[^@\s]+\.[^@\s]+", value, re.ASCII):
+        raise ValueError("team:NAME or name@host.example is wanted")
+    return value
+
+
+HttpAddress = Annotated[str, AfterValidator(_http_address)]
+Owners = Annotated[tuple[Annotated[str, AfterValidator(_owner)], ...], BeforeValidator(from_list)]
 Cron = Annotated[str, AfterValidator(_cron)]
 Timezone = Annotated[str, AfterValidator(_timezone)]
 Date = Annotated[datetime.date, BeforeValidator(_from_text)]
@@ -301,7 +318,7 @@ class ReleaseSettings(Section):
 
     when: Literal["nightly", "weekly", "manual"] = Field(
         "nightly",
-        description="manual: `corpus run` publishes nothing, the job `publish_release` in the UI does. Else it publishes when anything changed; nightly and weekly say when a schedule will.",
+        description="nightly: whatever refreshes the corpus publishes when anything changed; weekly: the daemon does so once in a calendar week, `corpus run` always; manual: only the job `publish_release` does.",
     )
     keep: int = Field(
         2,
@@ -373,22 +390,38 @@ class Waiver(Section):
 
 
 class ScheduleSettings(Section):
-    """When the nightly refresh runs. Checked, and without effect: no schedule is defined yet."""
+    """When the nightly refresh runs, and how much of it."""
 
     cron: Cron = Field("0 2 * * *", description="Minute, hour, day, month, weekday.")
     timezone: Timezone = Field("UTC", description="Where that hour is.")
+    max_shards: int = Field(
+        200,
+        ge=1,
+        description="Most shards that a night begins; further new ones are registered in the next.",
+    )
+    keep_history_days: int = Field(
+        90,
+        ge=1,
+        description="The job prune_history removes older runs from Dagster's history, except the newest of each partition; manifests stay.",
+    )
 
 
 class SlackSettings(Section):
-    """Where alerts go; the token will come from SLACK_BOT_TOKEN."""
+    """Where alerts go; the token comes from SLACK_BOT_TOKEN, and SLACK_CHANNEL wins over `channel`."""
 
-    channel: str = Field("#corpus", description="Name of the channel.")
+    channel: str = Field("#corpus", min_length=1, description="Name or id of the channel.")
+    base_url: HttpAddress = Field(
+        "https://slack.com/api/", description="Where Slack's API is; another for a proxy."
+    )
 
 
 class AlertsSettings(Section):
-    """Who hears of failures. Checked, and without effect: nothing is sent yet."""
+    """Who hears of failures, and what links in messages begin with."""
 
-    slack: SlackSettings | None = None
+    slack: SlackSettings | None = Field(None, description="Left out: nothing is sent.")
+    ui_url: HttpAddress = Field(
+        "http://127.0.0.1:3000/", description="Where the web UI is, for links to runs."
+    )
 
 
 class RunSettings(Section):
@@ -417,6 +450,10 @@ class Settings(Section):
     waivers: Annotated[tuple[Waiver, ...], BeforeValidator(from_list)] = ()
     schedule: ScheduleSettings = ScheduleSettings()
     alerts: AlertsSettings = AlertsSettings()
+    owners: Owners = Field(
+        ("team:corpus",),
+        description="Who answers for the assets, in the web UI: team:NAME, or an address of electronic mail.",
+    )
     run: RunSettings = RunSettings()
     base: Path = Field(Path(), exclude=True)
 

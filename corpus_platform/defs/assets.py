@@ -3,14 +3,13 @@
 The docstrings are what the UI shows. What a stage does stands in `corpus_platform.stages`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import dagster as dg
 
-from corpus_platform.config import Settings
 from corpus_platform.defs.columns import columns_metadata
 from corpus_platform.defs.partitions import SHARDS
-from corpus_platform.defs.reporting import materialize
+from corpus_platform.defs.reporting import materialize_shard, materialize_whole
 from corpus_platform.defs.resources import Corpus
 from corpus_platform.stages.chain import CHAIN, open_project
 from corpus_platform.stages.cleaned_documents import clean_documents
@@ -25,82 +24,73 @@ from corpus_platform.storage.files import canonical_json, text_sha256
 
 __all__ = ["build_assets"]
 
+DATA_VERSION = "dagster/data_version"
 Assets = Sequence[dg.AssetsDefinition | dg.AssetSpec]
 
 
-def build_assets(settings: Settings) -> Assets:
+def build_assets(corpus: Corpus) -> Assets:
     """Return all assets; a changed setting changes the code version of what depends on it."""
-    return [*_shard_assets(settings), *_corpus_assets(settings), *_token_assets(settings)]
+    return [*_shard_assets(corpus), *_corpus_assets(corpus), *_token_assets(corpus)]
 
 
-def _code_version(settings: Settings, asset: str) -> str:
+def _code_version(corpus: Corpus, asset: str) -> str:
     """Return the stage's version with the hash of the settings it takes."""
     stage = CHAIN[asset]
-    whole = canonical_json(stage.code_settings(open_project(settings, read_only=True)))
+    whole = canonical_json(stage.code_settings(open_project(corpus.settings, read_only=True)))
     return f"{stage.version}-{text_sha256(whole)[:12]}"
 
 
-def _shard_assets(settings: Settings) -> Assets:
+def _shard_assets(corpus: Corpus) -> Assets:
     @dg.asset(
         partitions_def=SHARDS,
         group_name="ingest",
         kinds={"file"},
-        code_version=_code_version(settings, "raw_shards"),
+        code_version=_code_version(corpus, "raw_shards"),
     )
-    def raw_shards(context: dg.AssetExecutionContext, corpus: Corpus) -> dg.MaterializeResult:
+    def raw_shards(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         """The bytes of a source shard, copied unchanged and verified by sha256."""
-        key = context.partition_key
-        return materialize(context, lambda p: fetch_shard(corpus.project(), key, progress=p))
+        return materialize_shard(context, corpus, fetch_shard)
 
     @dg.asset(
         partitions_def=SHARDS,
         deps=[raw_shards],
         group_name="ingest",
         kinds={"parquet"},
-        code_version=_code_version(settings, "cleaned_documents"),
+        code_version=_code_version(corpus, "cleaned_documents"),
         metadata=columns_metadata("cleaned_documents"),
     )
-    def cleaned_documents(
-        context: dg.AssetExecutionContext, corpus: Corpus
-    ) -> dg.MaterializeResult:
+    def cleaned_documents(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         """The documents that passed the rules, with tombstones and quarantine beside them."""
-        key = context.partition_key
-        return materialize(context, lambda p: clean_documents(corpus.project(), key, progress=p))
+        return materialize_shard(context, corpus, clean_documents)
 
     @dg.asset(
         partitions_def=SHARDS,
         deps=[cleaned_documents],
         group_name="ingest",
         kinds={"parquet"},
-        code_version=_code_version(settings, "minhash_signatures"),
+        code_version=_code_version(corpus, "minhash_signatures"),
         metadata=columns_metadata("minhash_signatures"),
     )
-    def minhash_signatures(
-        context: dg.AssetExecutionContext, corpus: Corpus
-    ) -> dg.MaterializeResult:
+    def minhash_signatures(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         """Exact key, MinHash signature and band hashes of each cleaned document."""
-        key = context.partition_key
-        return materialize(context, lambda p: sign_documents(corpus.project(), key, progress=p))
+        return materialize_shard(context, corpus, sign_documents)
 
     return [raw_shards, cleaned_documents, minhash_signatures]
 
 
-def _corpus_assets(settings: Settings) -> Assets:
+def _corpus_assets(corpus: Corpus) -> Assets:
     @dg.asset(
         deps=["minhash_signatures"],
         group_name="corpus",
         kinds={"parquet"},
-        code_version=_code_version(settings, "dedup_clusters"),
+        code_version=_code_version(corpus, "dedup_clusters"),
         metadata=columns_metadata("dedup_clusters"),
     )
-    def dedup_clusters(context: dg.AssetExecutionContext, corpus: Corpus) -> dg.MaterializeResult:
+    def dedup_clusters(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         """One row per cleaned document: cluster, kept or dropped, twin, similarity, split."""
-        project = corpus.project()
-        before = verdict_contents(project)
-        result = materialize(context, lambda p: cluster_documents(project, progress=p))
-        for shard, content in verdict_contents(project).items():
-            if before.get(shard) != content:
-                context.log_event(_verdict_event(shard, content))
+        result = materialize_whole(context, corpus, cluster_documents)
+        for event in _verdict_events(context.instance, verdict_contents(corpus.project())):
+            context.log_event(event)
         return result
 
     dedup_verdicts = dg.AssetSpec(
@@ -116,44 +106,54 @@ def _corpus_assets(settings: Settings) -> Assets:
     @dg.asset(
         group_name="corpus",
         kinds={"json"},
-        code_version=_code_version(settings, "tokenizer"),
+        code_version=_code_version(corpus, "tokenizer"),
     )
-    def tokenizer(context: dg.AssetExecutionContext, corpus: Corpus) -> dg.MaterializeResult:
+    def tokenizer(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         """The byte-level BPE tokenizer: trained once on kept documents, then frozen."""
-        return materialize(context, lambda p: train_tokenizer(corpus.project(), progress=p))
+        return materialize_whole(context, corpus, train_tokenizer)
 
     return [dedup_clusters, dedup_verdicts, tokenizer]
 
 
-def _verdict_event(shard: str, content: str) -> dg.AssetMaterialization:
-    return dg.AssetMaterialization(
-        "dedup_verdicts", partition=shard, tags={"dagster/data_version": content}
+def _verdict_events(
+    instance: dg.DagsterInstance, contents: Mapping[str, str]
+) -> Iterator[dg.AssetMaterialization]:
+    """Yield an event for each verdict that is not the one Dagster knows.
+
+    It is what Dagster has recorded that counts: a run that was killed before told it nothing.
+    """
+    known = instance.event_log_storage.get_latest_tags_by_partition(
+        dg.AssetKey("dedup_verdicts"), dg.DagsterEventType.ASSET_MATERIALIZATION, [DATA_VERSION]
     )
+    for shard, content in contents.items():
+        if known.get(shard, {}).get(DATA_VERSION) != content:
+            yield dg.AssetMaterialization(
+                "dedup_verdicts", partition=shard, tags={DATA_VERSION: content}
+            )
 
 
-def _token_assets(settings: Settings) -> Assets:
+def _token_assets(corpus: Corpus) -> Assets:
     @dg.asset(
         partitions_def=SHARDS,
         deps=["cleaned_documents", "dedup_verdicts", "tokenizer"],
         group_name="tokens",
         kinds={"binary"},
-        code_version=_code_version(settings, "packed_bins"),
+        code_version=_code_version(corpus, "packed_bins"),
         metadata=columns_metadata("packed_bins"),
     )
-    def packed_bins(context: dg.AssetExecutionContext, corpus: Corpus) -> dg.MaterializeResult:
+    def packed_bins(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         """The tokens of a shard's kept documents, each ended by one EOS, with their index."""
-        key = context.partition_key
-        return materialize(context, lambda p: pack_shard(corpus.project(), key, progress=p))
+        return materialize_shard(context, corpus, pack_shard)
 
     @dg.asset(
         deps=["packed_bins", "tokenizer"],
         group_name="tokens",
         kinds={"binary"},
-        code_version=_code_version(settings, "shuffled_bins"),
+        code_version=_code_version(corpus, "shuffled_bins"),
         metadata=columns_metadata("shuffled_bins"),
     )
-    def shuffled_bins(context: dg.AssetExecutionContext, corpus: Corpus) -> dg.MaterializeResult:
+    def shuffled_bins(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         """A release: all documents in one seeded random order, what a training run pins."""
-        return materialize(context, lambda p: publish_release(corpus.project(), progress=p))
+        return materialize_whole(context, corpus, publish_release)
 
     return [packed_bins, shuffled_bins]

@@ -19,12 +19,12 @@ from corpus_platform.stages.project import Project
 __all__ = ["build_checks"]
 
 
-def build_checks() -> Sequence[dg.AssetChecksDefinition]:
+def build_checks(corpus: Corpus) -> Sequence[dg.AssetChecksDefinition]:
     """Return the checks of every asset that has gates."""
-    return [_check(asset) for asset, gates in GATES.items() if gates]
+    return [_check(corpus, asset) for asset, gates in GATES.items() if gates]
 
 
-def _check(asset: str) -> dg.AssetChecksDefinition:
+def _check(corpus: Corpus, asset: str) -> dg.AssetChecksDefinition:
     per_shard = CHAIN[asset].per_shard
     specs = [
         dg.AssetCheckSpec(
@@ -39,9 +39,7 @@ def _check(asset: str) -> dg.AssetChecksDefinition:
 
     # Dagster's UI can execute checks alone, but not those of one partition.
     @dg.multi_asset_check(name=f"{asset}_gates", specs=specs, can_subset=not per_shard)
-    def gates(
-        context: dg.AssetCheckExecutionContext, corpus: Corpus
-    ) -> Iterator[dg.AssetCheckResult]:
+    def gates(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
         partition = context.partition_key if per_shard else None
         wanted = {key.name for key in context.selected_asset_check_keys}
         for finding in _findings(corpus.project(), asset, partition):

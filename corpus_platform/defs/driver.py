@@ -19,6 +19,7 @@ from corpus_platform.config import Settings
 from corpus_platform.defs.home import open_instance, prepare_home
 from corpus_platform.defs.jobs import JOB_OF
 from corpus_platform.defs.partitions import SHARDS_NAME
+from corpus_platform.defs.resources import corpus_name
 from corpus_platform.defs.workers import (
     Progressed,
     Task,
@@ -32,7 +33,6 @@ from corpus_platform.planner import Blocked, Survey, survey
 from corpus_platform.stages.chain import open_project
 from corpus_platform.stages.project import Project
 from corpus_platform.storage import lease
-from corpus_platform.storage.files import text_sha256
 from corpus_platform.storage.sources import discover_some
 
 __all__ = ["RunResult", "Watcher", "run_everything"]
@@ -90,7 +90,7 @@ def _run(settings: Settings, home: Path, watcher: Watcher) -> RunResult:
         lease.hold(run_lease, waiting=watcher.waiting),
         open_instance() as instance,
     ):
-        corpus = text_sha256(str(settings.storage_path.resolve()))[:8]
+        corpus = corpus_name(settings)
         fail_unfinished(instance, "the command that drove this run was killed", tasks=f"{corpus}/")
         project = open_project(settings)
         _register(project, instance)

@@ -8,8 +8,7 @@ import dagster as dg
 from corpus_platform.defs.assets import build_assets
 from corpus_platform.defs.checks import build_checks
 from corpus_platform.defs.jobs import build_jobs
-from corpus_platform.defs.resources import Corpus
-from corpus_platform.settings_file import load_settings
+from corpus_platform.defs.resources import load_corpus
 
 __all__ = ["build_definitions"]
 
@@ -19,11 +18,10 @@ warnings.filterwarnings("ignore", category=dg.PreviewWarning)
 
 def build_definitions(config_file: Path) -> dg.Definitions:
     """Return all definitions for one settings file."""
-    settings = load_settings(config_file)
+    corpus = load_corpus(config_file)
     assets = dg.Definitions(
-        assets=build_assets(settings),
-        asset_checks=build_checks(),
-        resources={"corpus": Corpus(config_file=str(config_file))},
+        assets=build_assets(corpus),
+        asset_checks=build_checks(corpus),
         executor=dg.in_process_executor,
     )
     return dg.Definitions.merge(assets, build_jobs())

@@ -1,14 +1,17 @@
 """How a stage's report reaches the UI: numbers as metadata that plots, refusals as failures."""
 
-from collections.abc import Callable, Iterator, Mapping
+import contextlib
+from collections.abc import Generator, Iterator, Mapping
+from typing import Protocol
 
 import dagster as dg
 
 from corpus_platform.defs.progress import progress_of
-from corpus_platform.errors import CorpusError, Uncleared
-from corpus_platform.stages.project import Progress, Report
+from corpus_platform.defs.resources import Corpus
+from corpus_platform.errors import CorpusError, StorageError, Uncleared
+from corpus_platform.stages.project import Progress, Project, Report
 
-__all__ = ["materialize", "numbers_metadata"]
+__all__ = ["materialize_shard", "materialize_whole", "numbers_metadata"]
 
 SHARES = (
     ("kept_share", "kept", "documents"),
@@ -19,31 +22,69 @@ SHARES = (
 MAX_NUMBERS = 200  # each event is a row of the event log
 
 
-def materialize(
-    context: dg.AssetExecutionContext, stage: Callable[[Progress], Report]
+class ShardStage(Protocol):
+    """A stage that makes the artifact of one shard."""
+
+    def __call__(self, project: Project, key: str, /, *, progress: Progress) -> Report: ...
+
+
+class WholeStage(Protocol):
+    """A stage over all shards."""
+
+    def __call__(self, project: Project, /, *, progress: Progress) -> Report: ...
+
+
+def materialize_shard(
+    context: dg.AssetExecutionContext, corpus: Corpus, stage: ShardStage
 ) -> dg.MaterializeResult:
-    """Run a stage and return its result; a refusal fails the step without retries."""
+    """Run a stage for the partition of the step; a refusal fails the step without retries."""
+    project, key = _project(context, corpus), context.partition_key
+    with _told(context, project):
+        return _result(context, stage(project, key, progress=progress_of(context)))
+
+
+def materialize_whole(
+    context: dg.AssetExecutionContext, corpus: Corpus, stage: WholeStage
+) -> dg.MaterializeResult:
+    """Run a stage over all shards; a refusal fails the step without retries."""
+    project = _project(context, corpus)
+    with _told(context, project):
+        return _result(context, stage(project, progress=progress_of(context)))
+
+
+def _project(context: dg.AssetExecutionContext, corpus: Corpus) -> Project:
+    return corpus.project(waiting=lambda who: context.log.info(f"waiting for {who}"))
+
+
+@contextlib.contextmanager
+def _told(context: dg.AssetExecutionContext, project: Project) -> Generator[None]:
+    """Turn errors of ours into failures of the step; only a store that failed is worth a retry."""
     try:
-        report = stage(progress_of(context))
+        yield
     except Uncleared as refusal:
         raise dg.Failure(
-            description=str(refusal),
-            metadata={
-                "asset": refusal.asset,
-                "partition": refusal.partition or "",
-                "gate": refusal.gate,
-                "reason": refusal.reason,
-            },
-            allow_retries=False,
+            description=str(refusal), metadata=_refusal(project, refusal), allow_retries=False
         ) from None  # all is said: a second stack trace would bury it in the run's log
     except CorpusError as error:
-        raise dg.Failure(description=str(error), allow_retries=False) from error
+        retry = isinstance(error, StorageError)
+        raise dg.Failure(description=str(error), allow_retries=retry) from error
+
+
+def _refusal(project: Project, refusal: Uncleared) -> dict[str, str]:
+    """Return what names a refusal; `content` is that of the artifact that was refused, if any."""
+    refused = project.artifact(refusal.asset, refusal.partition)
+    return {
+        "asset": refusal.asset,
+        "partition": refusal.partition or "",
+        "gate": refusal.gate,
+        "reason": refusal.reason,
+        "content": refused.content if refused is not None else "",
+    }
+
+
+def _result(context: dg.AssetExecutionContext, report: Report) -> dg.MaterializeResult:
     if not report.made:
         context.log.info("already there and current: nothing was done")
-    return _result(report)
-
-
-def _result(report: Report) -> dg.MaterializeResult:
     manifest = report.artifact.manifest
     metadata = numbers_metadata(report.artifact.numbers)
     metadata |= {
