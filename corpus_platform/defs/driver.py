@@ -11,14 +11,13 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import dagster as dg
 import psutil
 from sqlalchemy.exc import SQLAlchemyError
 
 from corpus_platform.config import Settings
 from corpus_platform.defs.home import open_instance, prepare_home
 from corpus_platform.defs.jobs import JOB_OF
-from corpus_platform.defs.partitions import SHARDS_NAME
+from corpus_platform.defs.registering import register
 from corpus_platform.defs.resources import corpus_name
 from corpus_platform.defs.workers import (
     Progressed,
@@ -33,7 +32,6 @@ from corpus_platform.planner import Blocked, Survey, survey
 from corpus_platform.stages.chain import open_project
 from corpus_platform.stages.project import Project
 from corpus_platform.storage import lease
-from corpus_platform.storage.sources import discover_some
 
 __all__ = ["RunResult", "Watcher", "run_everything"]
 
@@ -93,7 +91,7 @@ def _run(settings: Settings, home: Path, watcher: Watcher) -> RunResult:
         corpus = corpus_name(settings)
         fail_unfinished(instance, "the command that drove this run was killed", tasks=f"{corpus}/")
         project = open_project(settings)
-        _register(project, instance)
+        register(project, instance)
         result = RunResult(survey(project))
         seconds: Counter[str] = Counter()
         with Workers(instance, project.workers, home / "logs", corpus=corpus) as workers:
@@ -124,15 +122,6 @@ def _interruptible() -> Generator[None]:
     finally:
         for kind, handler in before.items():
             signal.signal(kind, handler)
-
-
-def _register(project: Project, instance: dg.DagsterInstance) -> None:
-    """Take new shards into the registry, and every registered one into the partitions."""
-    settings, registry = project.settings, project.registry
-    registry.register(discover_some(settings.sources, settings.base, registered=registry.keys()))
-    known = set(instance.get_dynamic_partitions(SHARDS_NAME))
-    if new := [key for key in project.shards() if key not in known]:
-        instance.add_dynamic_partitions(SHARDS_NAME, new)
 
 
 def _run_phase(
