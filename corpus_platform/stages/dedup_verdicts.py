@@ -5,7 +5,6 @@ verdict counts is what the last complete clusters run says.
 """
 
 import json
-from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
@@ -102,8 +101,8 @@ def _manifest(path: Path, mtime_ns: int) -> Manifest:
     return read_manifest(path)
 
 
-def _wanted(project: Project, shard: str | None) -> tuple[Json, Mapping[str, str]]:
-    """Return settings and inputs of the verdict that counts for a shard.
+def _recorded(project: Project, shard: str | None) -> str:
+    """Return the generation of the verdict that counts for a shard.
 
     Raises Uncleared when the clusters are stale for it: other settings, or other signatures.
     """
@@ -121,21 +120,24 @@ def _wanted(project: Project, shard: str | None) -> tuple[Json, Mapping[str, str
         reason = f"the clusters are stale: {signatures} is new or changed; materialize them first"
     else:
         project.clear(CLUSTERS, None, artifact)
-        return _recorded(project, shard, manifest.ledger["verdicts"][shard])
+        return _there(project, shard, manifest.ledger["verdicts"][shard])
     raise Uncleared(CLUSTERS, None, gate="current", reason=reason)
 
 
-def _recorded(project: Project, shard: str | None, key: str) -> tuple[Json, Mapping[str, str]]:
-    found = project.store.find(ASSET, shard, key)
-    if found is None:
+def _there(project: Project, shard: str | None, key: str) -> str:
+    if project.store.find(ASSET, shard, key) is None:
         raise Uncleared(
             ASSET,
             shard,
             gate="current",
             reason="its verdict is missing; materialize dedup_clusters",
         )
-    manifest = found.manifest
-    return manifest.settings, manifest.inputs
+    return key
+
+
+def _nothing(project: Project, shard: str | None) -> Json:
+    del project, shard  # the clusters chose its generation
+    return {}
 
 
 def _audit(project: Project, shard: str | None, folder: Path, ledger: Json) -> dict[str, float]:
@@ -147,7 +149,8 @@ STAGE = Stage(
     asset=ASSET,
     version=VERSION,
     per_shard=True,
-    settings=lambda project, shard: _wanted(project, shard)[0],
-    inputs=lambda project, shard: _wanted(project, shard)[1],
+    settings=_nothing,
+    inputs=_nothing,
     audit=_audit,
+    recorded=_recorded,
 )

@@ -55,7 +55,8 @@ class Stage:
     `settings` and `inputs` say what goes into a partition; `audit` reads the files in a folder and
     returns the numbers that the asset's gates look at; `witness` looks at what no file of the
     artifact can tell, such as a source that has changed since; `ready` whether it could be made; `unsettled` says in
-    words what is still to be done after an artifact is there, such as pointing to it.
+    words what is still to be done after an artifact is there, such as pointing to it; `recorded`
+    returns the key of the wanted generation where another stage chose it.
     """
 
     asset: str
@@ -68,6 +69,7 @@ class Stage:
     witness: Callable[["Project", str | None, Artifact], None] | None = None  # raises Uncleared
     ready: Callable[["Project", str | None], None] | None = None  # raises Uncleared
     unsettled: Callable[["Project", Artifact], str | None] | None = None
+    recorded: Callable[["Project", str | None], str] | None = None  # raises Uncleared
 
     def code_settings(self, project: "Project") -> Json:
         """Return the settings it takes that are the same for every shard."""
@@ -76,7 +78,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Expected:
-    """The generation that is wanted now."""
+    """The generation that is wanted now; without settings and inputs where it is a recorded one."""
 
     key: str
     settings: Json
@@ -126,6 +128,7 @@ class Project:
         self._waiting = waiting
         self._memo: dict[tuple[str, str | None], Expected | Uncleared] | None = None
         self._cleared: dict[str, Uncleared | None] = {}
+        self._judged: dict[Path, Uncleared | None] | None = None
 
     @property
     def workers(self) -> int:
@@ -158,14 +161,17 @@ class Project:
     @contextlib.contextmanager
     def unchanging(self) -> Generator[None]:
         """Remember what is wanted while the block runs: nothing may be made meanwhile."""
-        self._memo, self._cleared = {}, {}
+        self._memo, self._cleared, self._judged = {}, {}, {}
         try:
-            yield
+            with self.store.unchanging():
+                yield
         finally:
-            self._memo = None
+            self._memo = self._judged = None
 
     def _expect(self, asset: str, partition: str | None) -> Expected:
         stage = self.chain[asset]
+        if stage.recorded is not None:
+            return Expected(stage.recorded(self, partition), {}, {})
         settings, inputs = stage.settings(self, partition), stage.inputs(self, partition)
         key = generation_key(asset, partition, stage.version, settings, inputs)
         return Expected(key, settings, inputs)
@@ -226,11 +232,25 @@ class Project:
 
     def clear(self, asset: str, partition: str | None, artifact: Artifact) -> None:
         """Raise Uncleared when a gate of an artifact fails without a waiver."""
+        if self._judged is None:
+            found = self._judge(asset, partition, artifact)
+        elif artifact.folder in self._judged:
+            found = self._judged[artifact.folder]
+        else:
+            found = self._judged[artifact.folder] = self._judge(asset, partition, artifact)
+        if found is not None:
+            raise found
+
+    def _judge(self, asset: str, partition: str | None, artifact: Artifact) -> Uncleared | None:
         for finding in gates.blocking(self.findings(asset, partition, artifact.numbers)):
-            raise Uncleared(asset, partition, gate=finding.gate, reason=finding.reason)
+            return Uncleared(asset, partition, gate=finding.gate, reason=finding.reason)
         witness = self.chain[asset].witness
-        if witness is not None:
-            witness(self, partition, artifact)
+        try:
+            if witness is not None:
+                witness(self, partition, artifact)
+        except Uncleared as refusal:
+            return refusal
+        return None
 
     def findings(
         self, asset: str, partition: str | None, numbers: Mapping[str, float]

@@ -80,18 +80,45 @@ class ArtifactStore:
         self.root = root
         self._remember = remember
         self._catalogs: dict[str, Catalog] = {}
+        self._homes: dict[tuple[str, str | None], str] = {}
+        self._found: dict[tuple[str, str | None, str], Artifact | None] | None = None
+        self._whole: set[Path] = set()  # folders without damage, while nothing changes
 
     def folder(self, asset: str, partition: str | None) -> Path:
         """Return the folder that holds all generations of an artifact."""
-        parts = [] if partition is None else partition.split("/", 1)
-        return self.root.joinpath(FOLDERS.get(asset, asset), *map(safe_name, parts))
+        return Path(self._home(asset, partition))
+
+    def _home(self, asset: str, partition: str | None) -> str:
+        """Return that folder's path; remembered, since planning asks many times for each."""
+        if (asset, partition) not in self._homes:
+            parts = [] if partition is None else partition.split("/", 1)
+            path = os.path.join(self.root, FOLDERS.get(asset, asset), *map(safe_name, parts))
+            self._homes[asset, partition] = path
+        return self._homes[asset, partition]
 
     def generation(self, asset: str, partition: str | None, key: str) -> Path:
         """Return the folder of one generation."""
-        return self.folder(asset, partition) / key[:16]
+        return Path(self._home(asset, partition), key[:16])
+
+    @contextlib.contextmanager
+    def unchanging(self) -> Generator[None]:
+        """Look at each generation once while the block runs: nothing may be made meanwhile."""
+        self._found = {}
+        try:
+            yield
+        finally:
+            self._found = None
+            self._whole.clear()
 
     def find(self, asset: str, partition: str | None, key: str) -> Artifact | None:
         """Return the artifact of a generation, None when it has no sound manifest."""
+        if self._found is None:
+            return self._find(asset, partition, key)
+        if (asset, partition, key) not in self._found:
+            self._found[asset, partition, key] = self._find(asset, partition, key)
+        return self._found[asset, partition, key]
+
+    def _find(self, asset: str, partition: str | None, key: str) -> Artifact | None:
         folder = self.generation(asset, partition, key)
         seen = stamp(folder / MANIFEST_NAME)
         if seen is None:
@@ -131,7 +158,8 @@ class ArtifactStore:
         one is hashed, and noted in the catalog when its hash holds.
         """
         known = {f.name: f for f in artifact.entry.files}
-        changed = [n for n, f in known.items() if stamp(artifact.path(n)) != f]
+        folder = str(artifact.folder)
+        changed = [n for n, f in known.items() if stamp(f"{folder}/{n}") != f]
         if known and not changed:
             return []
         read, manifest = stamp(artifact.manifest_path), artifact.manifest

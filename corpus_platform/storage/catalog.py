@@ -25,13 +25,13 @@ class FileStamp:
     sha256: str = field(default="", compare=False)
 
 
-def stamp(path: Path) -> FileStamp | None:
+def stamp(path: Path | str) -> FileStamp | None:
     """Return a file's stamp, None where there is no such file."""
     try:
-        status = path.stat()
+        status = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return FileStamp(path.name, status.st_size, status.st_mtime_ns)
+    return FileStamp(os.path.basename(path), status.st_size, status.st_mtime_ns)
 
 
 @dataclass(frozen=True)
