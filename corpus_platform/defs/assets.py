@@ -25,6 +25,14 @@ from corpus_platform.storage.files import canonical_json, text_sha256
 __all__ = ["build_assets"]
 
 DATA_VERSION = "dagster/data_version"
+# Over all shards, on all cores: dagster.yaml lets one such run start at a time.
+HEAVY = "heavy"
+# It is trained on what they keep, and no data depends on it: later ones do not make it due.
+AFTER_CLUSTERS = {"dagster/priority": "-1"}
+# Of a store that failed; what else goes wrong would do so again (`reporting`).
+DOWNLOADS = dg.RetryPolicy(
+    max_retries=2, delay=2, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS
+)
 Assets = Sequence[dg.AssetsDefinition | dg.AssetSpec]
 
 
@@ -45,6 +53,7 @@ def _shard_assets(corpus: Corpus) -> Assets:
         partitions_def=SHARDS,
         group_name="ingest",
         kinds={"file"},
+        retry_policy=DOWNLOADS,
         code_version=_code_version(corpus, "raw_shards"),
     )
     def raw_shards(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
@@ -83,6 +92,7 @@ def _corpus_assets(corpus: Corpus) -> Assets:
         deps=["minhash_signatures"],
         group_name="corpus",
         kinds={"parquet"},
+        pool=HEAVY,
         code_version=_code_version(corpus, "dedup_clusters"),
         metadata=columns_metadata("dedup_clusters"),
     )
@@ -106,6 +116,8 @@ def _corpus_assets(corpus: Corpus) -> Assets:
     @dg.asset(
         group_name="corpus",
         kinds={"json"},
+        pool=HEAVY,
+        op_tags=AFTER_CLUSTERS,
         code_version=_code_version(corpus, "tokenizer"),
     )
     def tokenizer(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
@@ -149,6 +161,7 @@ def _token_assets(corpus: Corpus) -> Assets:
         deps=["packed_bins", "tokenizer"],
         group_name="tokens",
         kinds={"binary"},
+        pool=HEAVY,
         code_version=_code_version(corpus, "shuffled_bins"),
         metadata=columns_metadata("shuffled_bins"),
     )

@@ -68,6 +68,9 @@ def _told(context: dg.AssetExecutionContext, project: Project) -> Generator[None
     except CorpusError as error:
         retry = isinstance(error, StorageError)
         raise dg.Failure(description=str(error), allow_retries=retry) from error
+    except Exception as error:  # a fault of the code, which the asset's retries would only repeat
+        words = f"{type(error).__name__}: {error}".strip()
+        raise dg.Failure(description=words, allow_retries=False) from error
 
 
 def _refusal(project: Project, refusal: Uncleared) -> dict[str, str]:

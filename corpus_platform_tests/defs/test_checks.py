@@ -249,6 +249,7 @@ def test_a_failed_check_stops_what_comes_after_it_in_the_same_run(
         "raw_shards_gates",
         "cleaned_documents",
         "cleaned_documents_gates",
+        "corpus_status",
     }
 
 
@@ -289,4 +290,5 @@ def test_the_run_that_writes_a_faulty_file_publishes_it_fails_its_check_and_ends
     assert fault.gate in red
     order = list(JOB_OF)
     after = {a for a in order[order.index(fault.asset) + 1 :] if JOB_OF[a] == job.name}
+    after -= {"tokenizer"}  # frozen: it is current whatever becomes of the clusters
     assert made & after == set()

@@ -21,6 +21,8 @@ PER_SHARD = {
     "packed_bins",
 }
 WHOLE = {"dedup_clusters", "tokenizer", "shuffled_bins"}
+STATUS = "corpus_status"
+HOUSEKEEPING = {"verify_corpus", "register_shards", "prune_history"}
 SOURCE = "sources: [{glob: 'a/{crawl}/*'}]\n"
 
 
@@ -48,7 +50,7 @@ def test_the_module_loads_the_file_that_the_environment_names(
 ) -> None:
     (tmp_path / "other.yaml").write_text(SOURCE, encoding="utf-8")
     monkeypatch.setenv("CORPUS_CONFIG", str(tmp_path / "other.yaml"))
-    assert set(_specs(definitions.defs())) == PER_SHARD | WHOLE
+    assert set(_specs(definitions.defs())) == PER_SHARD | WHOLE | {STATUS}
     (tmp_path / "other.yaml").write_text("storage: 3", encoding="utf-8")
     with pytest.raises(SettingsError, match=r"other\.yaml: storage"):
         definitions.defs()
@@ -56,14 +58,15 @@ def test_the_module_loads_the_file_that_the_environment_names(
 
 def test_assets_have_the_names_of_the_chain_and_a_description(tmp_path: Path) -> None:
     specs = _specs(_build(tmp_path))
-    assert set(specs) == PER_SHARD | WHOLE == set(CHAIN)
+    assert set(CHAIN) == PER_SHARD | WHOLE
+    assert set(specs) == set(CHAIN) | {STATUS}
     assert all(s.description and s.kinds and s.group_name for s in specs.values())
 
 
 def test_what_is_made_shard_by_shard_is_partitioned_by_shard(tmp_path: Path) -> None:
     specs = _specs(_build(tmp_path))
     assert {n for n, s in specs.items() if s.partitions_def == SHARDS} == PER_SHARD
-    assert {n for n, s in specs.items() if s.partitions_def is None} == WHOLE
+    assert {n for n, s in specs.items() if s.partitions_def is None} == WHOLE | {STATUS}
     assert SHARDS.name == "shards"
 
 
@@ -81,6 +84,7 @@ def test_the_graph_is_the_chain_and_the_tokenizer_depends_on_nothing(tmp_path: P
         "tokenizer": set(),
         "packed_bins": {"cleaned_documents", "dedup_verdicts", "tokenizer"},
         "shuffled_bins": {"packed_bins", "tokenizer"},
+        STATUS: set(),
     }
 
 
@@ -106,17 +110,19 @@ def _steps(defs: dg.Definitions, job: str) -> set[str]:
     return {node.name for node in defs.resolve_job_def(job).nodes}
 
 
-def test_the_job_of_an_asset_makes_it_and_checks_it(tmp_path: Path) -> None:
+def test_the_job_of_an_asset_makes_it_and_checks_it_and_tells_the_status(tmp_path: Path) -> None:
     defs = _build(tmp_path)
     assert set(JOB_OF) == set(CHAIN) - {"dedup_verdicts"}
     for job in set(JOB_OF.values()):
         made = {asset for asset, its in JOB_OF.items() if its == job}
-        assert _steps(defs, job) == made | {f"{asset}_gates" for asset in made}
+        assert _steps(defs, job) == made | {f"{asset}_gates" for asset in made} | {STATUS}
 
 
 def test_there_are_no_other_jobs(tmp_path: Path) -> None:
     jobs = {job.name for job in _build(tmp_path).resolve_all_job_defs()}
-    assert {name for name in jobs if not name.startswith("__")} == set(JOB_OF.values())
+    assert {name for name in jobs if not name.startswith("__")} == set(
+        JOB_OF.values()
+    ) | HOUSEKEEPING
 
 
 @pytest.mark.parametrize(

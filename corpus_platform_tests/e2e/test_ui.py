@@ -172,7 +172,7 @@ def test_an_asset_page_shows_rows_columns_and_where_its_files_lie(
 
 def test_the_runs_of_the_command_are_listed(served: Served, page: "Page") -> None:
     page.goto(f"{served.url}/runs")
-    _see(page, "ingest_shard", "build_corpus", "train_tokenizer", "pack_shard", "publish_release")
+    _see(page, "ingest_shard", "build_corpus", "pack_shard", "publish_release")
     _see(page, f"partition: {SHARDS[0]}", "Success", "corpus run")
 
 
