@@ -291,6 +291,31 @@ def lock(config_file: Path, accept: str | None) -> None:
 
 
 @main.command()
+@config_option
+@click.argument("shard")
+@click.option("--undo", is_flag=True, help="Take a retired shard in again.")
+def retire(config_file: Path, shard: str, *, undo: bool) -> None:
+    """Take a shard out of the corpus, whatever its source lists.
+
+    The next `corpus run` makes a release without SHARD, which is named as `corpus status` names it.
+    Its files stay, and so do releases that have it in them.
+    """
+    effective = load_settings(config_file)
+    registry = open_project(effective).registry
+    known = registry.keys()
+    if shard not in known:  # it may be listed, and new
+        registry.register(discover_some(effective.sources, effective.base, registered=known))
+    registry.retire(shard, retired=not undo)
+    if undo:
+        click.echo(f"{shard}: taken in again; `corpus run` brings it up to date")
+    else:
+        click.echo(
+            f"{shard}: retired; `corpus run` makes a release without it. Its files stay; to take it"
+            f" in again: corpus retire --undo {shard}"
+        )
+
+
+@main.command()
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path), default=Path("sample"))
 @click.option(
     "--megabytes",
@@ -320,13 +345,37 @@ def sample(folder: Path, megabytes: int) -> None:
     type=click.IntRange(0, 65535),
     default=3000,
     show_default=True,
-    help="Port on 127.0.0.1; 0 takes a free one.",
+    help="Port to listen on; 0 takes a free one.",
 )
-def ui(config_file: Path, port: int) -> None:
+@click.option(
+    "--host",
+    metavar="ADDRESS",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address to listen on; one that is not loopback needs the flag below.",
+)
+@click.option(
+    "--i-have-an-authenticating-proxy",
+    "behind_a_proxy",
+    is_flag=True,
+    help="Allow an address that other machines reach: a proxy in front asks who calls.",
+)
+def ui(config_file: Path, port: int, host: str, *, behind_a_proxy: bool) -> None:
     """Serve the Dagster web UI and daemon on this corpus's instance.
 
-    Only this machine can reach it. Stop it with Ctrl-C.
+    Only this machine can reach it, since Dagster has no login: whoever reaches the port can launch
+    runs and read logs. Stop it with Ctrl-C.
     """
     from corpus_platform.defs.ui import serve
 
-    sys.exit(serve(load_settings(config_file), config_file, port=port, say=click.echo))
+    effective = load_settings(config_file)
+    sys.exit(
+        serve(
+            effective,
+            config_file,
+            port=port,
+            say=click.echo,
+            host=host,
+            behind_a_proxy=behind_a_proxy,
+        )
+    )

@@ -14,6 +14,7 @@ from corpus_platform import cli, planner
 from corpus_platform.cli import main
 from corpus_platform.planner import INGEST
 from corpus_platform.settings_file import load_settings
+from corpus_platform.stages.chain import open_project
 from corpus_platform_tests.small import SHARDS, write_small_corpus
 
 COMMANDS = sorted(main.commands)
@@ -47,7 +48,17 @@ def fresh(tmp_path: Path) -> Path:
 
 
 def test_these_are_the_commands() -> None:
-    assert COMMANDS == ["lock", "plan", "run", "sample", "settings", "status", "ui", "verify"]
+    assert COMMANDS == [
+        "lock",
+        "plan",
+        "retire",
+        "run",
+        "sample",
+        "settings",
+        "status",
+        "ui",
+        "verify",
+    ]
     assert sorted(set(COMMANDS) - {"sample"}) == WITH_CONFIG
 
 
@@ -81,6 +92,7 @@ def test_the_command_alone_lists_all_commands_and_says_its_version() -> None:
         ["sample", "--megabytes", "0"],
         ["ui", "--port", "70000"],
         ["lock", "--accept"],
+        ["retire"],
     ],
     ids=" ".join,
 )
@@ -95,11 +107,14 @@ def test_settings_that_cannot_be_used_end_with_2_and_nothing_starts(
     command: str, tmp_path: Path
 ) -> None:
     config = tmp_path / "corpus.yaml"
-    result = _corpus(command, "--config", config)
+    arguments = [
+        p.name or "" for p in main.commands[command].params if isinstance(p, click.Argument)
+    ]
+    result = _corpus(command, *arguments, "--config", config)
     assert result.exit_code == 2
     assert result.output == f"error: {config}: no such settings file; name one with --config\n"
     config.write_text("sources: [{glob: '{crawl}/*'}]\ndedup: {treshold: 1}", encoding="utf-8")
-    result = _corpus(command, "--config", config)
+    result = _corpus(command, *arguments, "--config", config)
     assert result.exit_code == 2
     assert f"error: {config}: dedup.treshold: unknown key" in result.output
     assert [p.name for p in tmp_path.iterdir()] == ["corpus.yaml"]
@@ -281,6 +296,54 @@ def test_accepting_a_shard_makes_it_due(finished: Path) -> None:
     assert "generation 1" in result.output
     due = json.loads(_corpus("plan", "--json", "--config", finished).output)
     assert due[0]["partition"] == SHARDS[1]
+
+
+def _planned(config: Path) -> set[tuple[str, str | None]]:
+    due = json.loads(_corpus("plan", "--json", "--config", config).output)
+    return {(d["asset"], d["partition"]) for d in due}
+
+
+def test_a_retired_shard_is_left_out_of_what_comes_after_and_its_files_stay(finished: Path) -> None:
+    files = sorted((finished.parent / "data").rglob("*.*"))
+    result = _corpus("retire", SHARDS[1], "--config", finished)
+    assert result.exit_code == 0
+    assert f"to take it in again: corpus retire --undo {SHARDS[1]}" in result.output
+    assert SHARDS[1] not in json.loads(_corpus("status", "--json", "--config", finished).output)
+    packs = {("packed_bins", shard) for shard in (SHARDS[0], SHARDS[2])}
+    due = {("dedup_clusters", None), ("shuffled_bins", None)}
+    assert due <= _planned(finished) <= due | packs
+    assert sorted((finished.parent / "data").rglob("*.*")) == files
+
+
+def test_a_retired_shard_that_is_taken_in_again_is_not_made_again(finished: Path) -> None:
+    _corpus("retire", SHARDS[1], "--config", finished)
+    result = _corpus("retire", "--undo", SHARDS[1], "--config", finished)
+    assert (result.exit_code, "taken in again" in result.output) == (0, True)
+    assert _planned(finished) == set()
+
+
+def test_a_shard_can_be_retired_before_anything_is_run(fresh: Path) -> None:
+    assert _corpus("retire", SHARDS[2], "--config", fresh).exit_code == 0
+    assert {shard for _, shard in _planned(fresh)} == {SHARDS[0], SHARDS[1], None}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["2026-40/nope"], "shard '2026-40/nope' is not registered; `corpus status` lists"),
+        (["--undo", "2026-40/nope"], "shard '2026-40/nope' is not registered"),
+        (["--undo", SHARDS[0]], f"shard {SHARDS[0]!r} is not retired; nothing was changed"),
+        ([SHARDS[1]], f"shard {SHARDS[1]!r} is retired already; nothing was changed"),
+    ],
+)
+def test_what_cannot_be_retired_ends_with_2(
+    arguments: list[str], said: str, finished: Path
+) -> None:
+    _corpus("retire", SHARDS[1], "--config", finished)
+    result = _corpus("retire", *arguments, "--config", finished)
+    assert (result.exit_code, f"error: {said}" in result.output) == (2, True)
+    registry = open_project(load_settings(finished)).registry
+    assert list(registry.shards()) == [SHARDS[0], SHARDS[2]]
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,9 @@ def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
 
 
 def _command(name: str, command: click.Command) -> str:
-    context = click.Context(command, info_name=f"corpus {name}", resilient_parsing=True)
+    # With the parent: a command keeps the help option that it was first asked for with.
+    above = click.Context(cli.main, info_name="corpus", **cli.main.context_settings)
+    context = click.Context(command, parent=above, info_name=name, resilient_parsing=True)
     usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
     options = [p for p in command.params if isinstance(p, click.Option)]
     rows = [_option(option, context) for option in options]

@@ -1,4 +1,4 @@
-"""`corpus ui`: the Dagster web server and daemon over the instance of a corpus, on loopback.
+"""`corpus ui`: the Dagster web server and daemon over the instance of a corpus.
 
 Both are held on a leash, so that they and the runs they started end with this process however it
 ends. One `corpus ui` at a time serves an instance: two daemons would launch everything twice.
@@ -6,28 +6,31 @@ ends. One `corpus ui` at a time serves an instance: two daemons would launch eve
 
 import contextlib
 import http.client
+import logging
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import dagster as dg
 
 from corpus_platform.config import Settings
+from corpus_platform.defs.address import LOOPBACK, Address, address_on, listening_ip
 from corpus_platform.defs.home import open_instance, packaged, prepare_home
 from corpus_platform.defs.leashed import GRACE_SECONDS
+from corpus_platform.defs.registering import register
 from corpus_platform.defs.workers import is_driven
-from corpus_platform.errors import Busy, StageFailed, UsageError
-from corpus_platform.storage import lease
+from corpus_platform.errors import Busy, CorpusError, StageFailed
+from corpus_platform.stages.chain import open_project
+from corpus_platform.storage import lease, sources
 
 __all__ = ["fail_left_over", "serve"]
 
-HOST = "127.0.0.1"
+URL_VARIABLE = "CORPUS_UI_URL"  # where links in alerts lead
 BEGUN = (
     dg.DagsterRunStatus.STARTING,
     dg.DagsterRunStatus.STARTED,
@@ -35,22 +38,33 @@ BEGUN = (
 )
 
 
-def serve(settings: Settings, config_file: Path, *, port: int, say: Callable[[str], None]) -> int:
+def serve(
+    settings: Settings,
+    config_file: Path,
+    *,
+    port: int,
+    say: Callable[[str], None],
+    host: str = LOOPBACK,
+    behind_a_proxy: bool = False,
+) -> int:
     """Run web server and daemon until interrupted; return an exit code.
 
-    Port 0 takes a free one. Raises UsageError when the port is in use, Busy when the instance is
-    served already.
+    Port 0 takes a free one. Raises UsageError when the port is in use, or when others could reach
+    the address and no proxy is said to ask who they are; Busy when the instance is served already.
     """
+    ip = listening_ip(host, behind_a_proxy=behind_a_proxy)
     home = prepare_home(settings, config_file)
     with _interrupted_by_signals(), _sole(home):
-        port = _free_port(port)
+        address = address_on(ip, port)
         fail_left_over("the web UI that ran it ended before it did")
         programs: list[_Program] = []
         try:
+            for line in (*_warnings(settings, address), *_registered(settings)):
+                say(line)
             say("starting the Dagster web server and daemon ...")
-            programs += _start(home, port)
-            _await_page(port, programs)
-            say(f"web UI: http://{HOST}:{port} (instance {home}); stop with Ctrl-C")
+            programs += _start(home, address, _link(settings, address))
+            _await_page(address, programs)
+            say(f"web UI: {address.url.rstrip('/')} (instance {home}); stop with Ctrl-C")
             while True:
                 _all_alive(programs)
                 time.sleep(0.3)
@@ -59,6 +73,50 @@ def serve(settings: Settings, config_file: Path, *, port: int, say: Callable[[st
         finally:
             _stop(programs)
     return 0
+
+
+def _warnings(settings: Settings, address: Address) -> Iterator[str]:
+    """Yield what somebody should know before others reach the page, or wait for alerts."""
+    if not address.is_loopback:
+        yield (
+            f"warning: {address.ip} can be reached from other machines, and Dagster has no login:"
+            " only the proxy in front, and a firewall around, keep strangers from launching runs"
+        )
+    if settings.alerts.slack is not None and not os.environ.get("SLACK_BOT_TOKEN"):
+        yield (
+            "warning: alerts.slack is set and SLACK_BOT_TOKEN is not in the environment: no alert"
+            " can be sent"
+        )
+
+
+def _registered(settings: Settings) -> Iterator[str]:
+    """Show the shards of a corpus that nothing was run on; yield what was found, or why not."""
+    try:
+        project = open_project(settings)
+        if project.registry.keys():
+            return
+        with open_instance() as instance, _unlogged(sources.__name__):
+            count = len(register(project, instance).new)
+        yield f"{count} shards are registered" if count != 1 else "1 shard is registered"
+    except (CorpusError, OSError) as error:  # the UI is where one looks into it
+        yield f"warning: no shard is registered: {' '.join(str(error).split())}"
+
+
+@contextlib.contextmanager
+def _unlogged(name: str) -> Generator[None]:
+    """Keep a module's log quiet: what it has to say is said as the block's outcome."""
+    log = logging.getLogger(name)
+    log.disabled = True
+    try:
+        yield
+    finally:
+        log.disabled = False
+
+
+def _link(settings: Settings, address: Address) -> str:
+    """Return where links in alerts lead: as told, else to the page that is being served."""
+    told = settings.alerts.ui_url if "ui_url" in settings.alerts.model_fields_set else address.url
+    return os.environ.get(URL_VARIABLE, told).rstrip("/") + "/"
 
 
 def fail_left_over(words: str) -> None:
@@ -94,21 +152,6 @@ def _sole(home: Path) -> Generator[None]:
         yield
 
 
-def _free_port(port: int) -> int:
-    """Return the port, or a free one for 0; raise UsageError when another program has it."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server will
-        try:
-            probe.bind((HOST, port))
-            probe.listen()
-        except OSError as error:
-            why = error.strerror or str(error)
-            raise UsageError(
-                f"port {port} on {HOST} cannot be used: {why}; name another with --port"
-            ) from error
-        return probe.getsockname()[1]
-
-
 @dataclass(frozen=True)
 class _Program:
     name: str
@@ -116,32 +159,37 @@ class _Program:
     process: subprocess.Popen[bytes]
 
 
-def _start(home: Path, port: int) -> list[_Program]:
+def _start(home: Path, address: Address, link: str) -> list[_Program]:
     target = ["-w", str(packaged("workspace.yaml"))]
-    web = ["dagster_webserver", "-h", HOST, "-p", str(port), *target]
+    web = ["dagster_webserver", "-h", address.ip, "-p", str(address.port), *target]
     daemon = ["dagster._daemon", "run", *target]
     logs = home / "logs"
     return [
-        _leash("web server", logs / "web.log", web),
-        _leash("daemon", logs / "daemon.log", daemon),
+        _leash("web server", logs / "web.log", web, link),
+        _leash("daemon", logs / "daemon.log", daemon, link),
     ]
 
 
-def _leash(name: str, log: Path, arguments: list[str]) -> _Program:
+def _leash(name: str, log: Path, arguments: list[str], link: str) -> _Program:
     log.parent.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "corpus_platform.defs.leashed", *arguments]
     with log.open("ab") as output:
         process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=output, stderr=output, start_new_session=True
+            command,
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            env={**os.environ, URL_VARIABLE: link},
         )
     return _Program(name, log, process)
 
 
-def _await_page(port: int, programs: list[_Program]) -> None:
+def _await_page(address: Address, programs: list[_Program]) -> None:
     """Return when the page answers."""
     while True:
         _all_alive(programs)
-        connection = http.client.HTTPConnection(HOST, port, timeout=5)
+        connection = http.client.HTTPConnection(address.reached_at, address.port, timeout=5)
         try:
             connection.request("GET", "/")
             if connection.getresponse().status == http.HTTPStatus.OK:

@@ -87,6 +87,20 @@ class Registry:
             self._write(shards)
         return shards[key]
 
+    def retire(self, key: str, *, retired: bool = True) -> Shard:
+        """Take a shard out of the corpus, or back into it; raise UsageError when it is so already."""
+        with lease.hold(self._path.with_suffix(".lease")):
+            old = self.shard(key)
+            if old.retired == retired:
+                raise UsageError(
+                    f"shard {key!r} is {'retired already' if retired else 'not retired'};"
+                    " nothing was changed"
+                )
+            shards = self._read()
+            shards[key] = replace(old, retired=retired)
+            self._write(shards)
+        return shards[key]
+
     def _read(self) -> dict[str, Shard]:
         """Return a copy of all shards; the file is parsed again only when it changed."""
         seen = stamp(self._path)

@@ -1,29 +1,55 @@
-"""Tests of `corpus ui` before and around its programs: ports, a second one, runs that were cut."""
+"""Tests of `corpus ui` before and around its programs: addresses, what it says and registers at the
+start, a second one, runs that were cut."""
 
 import fcntl
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import dagster as dg
+import psutil
 import pytest
 
 from corpus_platform.config import Settings
 from corpus_platform.defs import ui
 from corpus_platform.defs.home import open_instance, prepare_home
+from corpus_platform.defs.partitions import SHARDS_NAME
 from corpus_platform.defs.workers import TASK_TAG
 from corpus_platform.errors import Busy, StageFailed, UsageError
 from corpus_platform.settings_file import load_settings
+
+SOURCES = "sources: [{glob: 'source/{crawl}/*'}]\n"
+# A web server that answers, and knows nothing of Dagster.
+PAGE = """
+import http.server, sys
+
+class Page(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+
+_, _, host, _, port, *_ = sys.argv
+kind = type("Server", (http.server.HTTPServer,), {"address_family": 10 if ":" in host else 2})
+kind((host, int(port)), Page).serve_forever()
+"""
 
 
 @pytest.fixture
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Settings of an empty corpus; what serving sets in the environment is undone."""
-    for name in ("CORPUS_CONFIG", "DAGSTER_HOME", "DAGSTER_DISABLE_TELEMETRY", "PYTHONSAFEPATH"):
+    for name in (
+        "CORPUS_CONFIG",
+        "CORPUS_UI_URL",
+        "DAGSTER_HOME",
+        "DAGSTER_DISABLE_TELEMETRY",
+        "PYTHONSAFEPATH",
+        "SLACK_BOT_TOKEN",
+    ):
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
     path = tmp_path / "corpus.yaml"
-    path.write_text("sources: [{glob: 'source/{crawl}/*'}]\n", encoding="utf-8")
+    path.write_text(SOURCES, encoding="utf-8")
     return path
 
 
@@ -74,6 +100,138 @@ def test_a_program_that_ends_ends_the_command_with_its_log_named(
     (config.parent / "dagster_webserver.py").write_text("raise SystemExit(7)", encoding="utf-8")
     with pytest.raises(StageFailed, match=r"web server ended with exit code 7.*web\.log"):
         ui.serve(settings, config, port=0, say=lambda _: None)
+
+
+@dataclass
+class Served:
+    """What `corpus ui` said until its page was up, and how its daemon was started."""
+
+    code: int = -1
+    said: list[str] = field(default_factory=list)
+    link: str = ""
+    listening: set[tuple[str, int]] = field(default_factory=set)
+
+    @property
+    def warnings(self) -> list[str]:
+        return [line for line in self.said if line.startswith("warning: ")]
+
+
+Serve = Callable[..., Served]
+
+
+@pytest.fixture
+def serve(config: Path, monkeypatch: pytest.MonkeyPatch) -> Serve:
+    """A function that serves until the page is up, with the real daemon and a small web server."""
+    (config.parent / "dagster_webserver.py").write_text(PAGE, encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(config.parent))
+
+    def until_up(*, host: str = "127.0.0.1", behind_a_proxy: bool = False) -> Served:
+        found = Served()
+
+        def say(line: str) -> None:
+            found.said.append(line)
+            if line.startswith("web UI: "):
+                _look_at_children(found)
+                raise KeyboardInterrupt
+
+        settings = load_settings(config)
+        proxy = behind_a_proxy
+        found.code = ui.serve(settings, config, port=0, say=say, host=host, behind_a_proxy=proxy)
+        return found
+
+    return until_up
+
+
+def _look_at_children(found: Served) -> None:
+    for process in psutil.Process().children():
+        if "dagster._daemon" in process.cmdline():
+            found.link = process.environ()["CORPUS_UI_URL"]
+        elif "dagster_webserver" in process.cmdline():
+            found.listening = {tuple(c.laddr) for c in process.net_connections() if not c.raddr}
+
+
+def test_links_in_alerts_lead_to_the_page_that_is_served(serve: Serve) -> None:
+    served = serve()
+    ((ip, port),) = served.listening
+    assert (served.code, ip, served.link) == (0, "127.0.0.1", f"http://127.0.0.1:{port}/")
+    assert served.said[-2].startswith(f"web UI: http://127.0.0.1:{port} (instance ")
+
+
+def test_links_in_alerts_lead_where_the_settings_say(config: Path, serve: Serve) -> None:
+    config.write_text(f"{SOURCES}alerts: {{ui_url: 'https://corpus.example/'}}", encoding="utf-8")
+    assert serve().link == "https://corpus.example/"
+
+
+def test_links_in_alerts_lead_where_the_environment_says(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CORPUS_UI_URL", "https://corpus.example/ui")
+    assert serve().link == "https://corpus.example/ui/"
+
+
+def test_an_address_that_others_reach_is_refused_before_anything_is_made(
+    config: Path, settings: Settings
+) -> None:
+    with pytest.raises(UsageError, match=r"not loopback.*no login.*--i-have-an-auth") as error:
+        ui.serve(settings, config, port=0, say=print, host="0.0.0.0")
+    assert error.value.exit_code == 2
+    assert [p.name for p in config.parent.iterdir()] == ["corpus.yaml"]
+
+
+def test_an_address_that_others_reach_is_served_with_a_warning_behind_a_proxy(serve: Serve) -> None:
+    served = serve(host="0.0.0.0", behind_a_proxy=True)
+    ((ip, port),) = served.listening
+    assert (ip, served.link) == ("0.0.0.0", f"http://127.0.0.1:{port}/")
+    (warning, *_) = served.warnings
+    assert warning.startswith("warning: 0.0.0.0 can be reached from other machines, and Dagster")
+
+
+def test_the_word_of_a_proxy_alone_opens_nothing(serve: Serve) -> None:
+    served = serve(behind_a_proxy=True)
+    assert {ip for ip, _ in served.listening} == {"127.0.0.1"}
+    assert [w for w in served.warnings if "reached" in w] == []
+
+
+def test_the_shards_of_a_new_corpus_are_partitions_at_once(config: Path, serve: Serve) -> None:
+    for shard in ("2026-44/b.jsonl", "2026-40/a.jsonl"):
+        path = config.parent / "source" / shard
+        path.parent.mkdir(parents=True)
+        path.write_text("{}\n", encoding="utf-8")
+    assert "2 shards are registered" in serve().said
+    with open_instance() as instance:
+        known = instance.get_dynamic_partitions(SHARDS_NAME)
+    assert sorted(known) == ["2026-40/a.jsonl", "2026-44/b.jsonl"]
+    (config.parent / "source" / "2026-40" / "late.jsonl").touch()
+    assert not any("registered" in line for line in serve().said)
+
+
+def test_a_corpus_without_a_source_file_is_served_with_one_warning(
+    serve: Serve, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (warning,) = serve().warnings
+    assert warning.startswith(
+        "warning: no shard is registered: sources: there is no shard: no file"
+    )
+    assert capfd.readouterr() == ("", "")
+
+
+def test_sources_that_cannot_be_listed_are_served_with_one_warning(
+    config: Path, serve: Serve
+) -> None:
+    (config.parent / "source").touch()
+    (warning,) = serve().warnings
+    assert "no shard is registered: sources: " in warning
+    assert "/source: cannot be listed: Not a directory" in warning
+
+
+def test_alerts_without_a_token_are_told_of(
+    config: Path, serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config.write_text(f"{SOURCES}alerts: {{slack: {{}}}}", encoding="utf-8")
+    wanted = "warning: alerts.slack is set and SLACK_BOT_TOKEN is not in the environment"
+    assert [w.startswith(wanted) for w in serve().warnings] == [True, False]
+    monkeypatch.setenv("SLACK_BOT_TOKEN", "xoxb-1")
+    assert [w.startswith(wanted) for w in serve().warnings] == [False]
 
 
 def _run(instance: dg.DagsterInstance, *, begun: bool = True, task: str | None = None) -> str:

@@ -41,6 +41,26 @@ def test_a_moved_source_is_followed_and_its_generation_stays(tmp_path: Path) -> 
     assert registry.shard("c/1").generation == 1
 
 
+def test_a_retired_shard_stays_known_and_no_listing_brings_it_back(tmp_path: Path) -> None:
+    registry = Registry(tmp_path / "registry.json")
+    registry.register([_shard("c/1"), _shard("c/2")])
+    assert registry.retire("c/1").retired
+    assert registry.register([_shard("c/1")]) == []
+    assert (list(registry.shards()), registry.keys()) == (["c/2"], ["c/1", "c/2"])
+    assert not registry.retire("c/1", retired=False).retired
+    assert list(registry.shards()) == ["c/1", "c/2"]
+
+
+def test_a_shard_is_retired_once_and_taken_in_once(tmp_path: Path) -> None:
+    registry = Registry(tmp_path / "registry.json")
+    registry.register([_shard("c/1")])
+    with pytest.raises(UsageError, match="'c/1' is not retired"):
+        registry.retire("c/1", retired=False)
+    registry.retire("c/1")
+    with pytest.raises(UsageError, match="'c/1' is retired already"):
+        registry.retire("c/1")
+
+
 def test_an_unknown_shard_is_a_usage_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="'c/9' is not registered"):
         Registry(tmp_path / "registry.json").accept("c/9")
