@@ -3,7 +3,7 @@
 It reads and never makes anything. The command, the schedule and the sensors all act on it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from corpus_platform import gates
@@ -80,15 +80,19 @@ class Survey:
         return next(s for s in self.states if s.asset == asset and s.partition == partition)
 
 
-def survey(project: Project) -> Survey:
-    """Look at every asset and partition once."""
+def survey(project: Project, *, given_up: Collection[str] = ()) -> Survey:
+    """Look at every asset and partition once.
+
+    What comes after all shards waits for those that are due, except for `given_up` ones: it goes on
+    without them where the settings let it.
+    """
     with project.unchanging():
         found = Survey()
         ingested: dict[str, dict[str, State]] = {}
         for shard in project.shards():
             ingested[shard] = _ingest_states(project, shard)
             found.states += ingested[shard].values()
-        clusters = _clusters_state(project, ingested)
+        clusters = _clusters_state(project, ingested, given_up)
         tokenizer = _look(project, "tokenizer", None, ())
         if tokenizer.due:
             tokenizer = _after(project, "tokenizer", None, [clusters]) or tokenizer
@@ -98,7 +102,8 @@ def survey(project: Project) -> Survey:
             for s, states in ingested.items()
         }
         found.states += packs.values()
-        found.states.append(_release_state(project, packs, clusters, tokenizer))
+        awaited = [s for shard, s in packs.items() if shard not in given_up]
+        found.states.append(_release_state(project, awaited, clusters, tokenizer))
     return found
 
 
@@ -109,9 +114,12 @@ def _ingest_states(project: Project, shard: str) -> dict[str, State]:
     return states
 
 
-def _clusters_state(project: Project, ingested: Mapping[str, Mapping[str, State]]) -> State:
+def _clusters_state(
+    project: Project, ingested: Mapping[str, Mapping[str, State]], given_up: Collection[str]
+) -> State:
     asset = "dedup_clusters"
-    waiting = [s for states in ingested.values() for s in states.values() if s.due]
+    awaited = [states for shard, states in ingested.items() if shard not in given_up]
+    waiting = [s for states in awaited for s in states.values() if s.due]
     try:
         included_shards(project, pending={s.partition for s in waiting})
     except Uncleared as refusal:
@@ -137,10 +145,10 @@ def _pack_state(
 
 
 def _release_state(
-    project: Project, packs: Mapping[str, State], clusters: State, tokenizer: State
+    project: Project, packs: Iterable[State], clusters: State, tokenizer: State
 ) -> State:
     waiting = [s for s in (clusters, tokenizer) if s.due or s.state == "blocked"]
-    waiting += [s for s in packs.values() if s.due]
+    waiting += [s for s in packs if s.due]
     found = _look(project, "shuffled_bins", None, waiting[:1])
     if found.due and project.settings.release.when == "manual":
         reason = f"{found.reason}; release.when is manual: materialize shuffled_bins to make it"

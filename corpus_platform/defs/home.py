@@ -21,6 +21,9 @@ def prepare_home(settings: Settings, config_file: Path) -> Path:
     os.environ.setdefault("DAGSTER_DISABLE_TELEMETRY", "1")
     # `python -m` looks for modules in the working folder first: a user's queue.py is none of ours.
     os.environ.setdefault("PYTHONSAFEPATH", "1")
+    # A tick looks at all shards; the default of a minute is short for ten thousand on a busy machine.
+    for kind in ("SENSOR", "SCHEDULE"):
+        os.environ.setdefault(f"DAGSTER_{kind}_GRPC_TIMEOUT_SECONDS", "600")
     if home := os.environ.get("DAGSTER_HOME"):
         folder = Path(home).absolute()
         folder.mkdir(parents=True, exist_ok=True)

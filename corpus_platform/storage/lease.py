@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Generator
 from pathlib import Path
 
-__all__ = ["hold", "holder"]
+__all__ = ["held_by", "hold", "holder"]
 
 _log = logging.getLogger(__name__)
 
@@ -38,6 +38,18 @@ def hold(path: Path, *, waiting: Callable[[str], None] | None = None) -> Generat
         yield
     finally:
         os.close(descriptor)  # frees the lock
+
+
+def held_by(path: Path) -> str | None:
+    """Return who holds the lease of a file now, in words; None when nobody does."""
+    try:
+        descriptor = os.open(path, os.O_RDWR)
+    except FileNotFoundError:
+        return None
+    try:
+        return None if _try(descriptor) else holder(path)
+    finally:
+        os.close(descriptor)
 
 
 def holder(path: Path) -> str:

@@ -1,0 +1,175 @@
+"""The sensor that carries on: clusters when the shards have settled, then packs, then a release.
+
+It acts on what the planner says is due, one layer at a time, and only while nothing else is at
+work; so a shard that was repaired or waived flows on by itself. New and stale shards are the
+night's business: here only those are ingested of which a person accepted other bytes, or whose
+stored copy is damaged.
+"""
+
+import datetime
+import time
+import zoneinfo
+from collections.abc import Iterable, Iterator
+
+import dagster as dg
+
+from corpus_platform.defs.heartbeat import note_heartbeat
+from corpus_platform.defs.jobs import JOB_OF
+from corpus_platform.defs.memory import Memory
+from corpus_platform.defs.nightly import INGEST_JOB, Night, recall, run_lease_holder
+from corpus_platform.defs.requests import NIGHT_TAG, at_work, request
+from corpus_platform.defs.resources import Corpus
+from corpus_platform.defs.status import report_status
+from corpus_platform.errors import Uncleared
+from corpus_platform.planner import INGEST, State, Survey, survey
+from corpus_platform.stages.dedup_verdicts import latest_path
+from corpus_platform.stages.project import Project
+from corpus_platform.stages.raw_shards import lock_path
+from corpus_platform.stages.shuffled_bins import current_path
+from corpus_platform.storage.catalog import stamp
+from corpus_platform.storage.files import text_sha256
+
+__all__ = ["build_sensor"]
+
+LAYERS = (("dedup_clusters", "tokenizer"), ("packed_bins",), ("shuffled_bins",))
+MOST_REQUESTS = 50  # in a tick
+MOST_LOOKED_UP = 100  # shards whose last run is asked for in a tick
+STARTS_WITHIN_SECONDS = 6 * 3600.0  # the runs of a night are all there by then, or never
+
+
+def build_sensor(corpus: Corpus, jobs: dg.Definitions) -> dg.SensorDefinition:
+    """Return the sensor `carry_on`, on from the start; `jobs` are those that it may launch."""
+
+    @dg.sensor(
+        name="carry_on",
+        jobs=list(jobs.jobs or ()),
+        minimum_interval_seconds=30,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Makes what follows from the shards: clusters, packs, then a release.",
+    )
+    def carry_on(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
+        if (words := corpus.outdated() or _busy(context.instance, corpus)) is not None:
+            return dg.SkipReason(words)
+        return _look(context, corpus)
+
+    return carry_on
+
+
+def _busy(instance: dg.DagsterInstance, corpus: Corpus) -> str | None:
+    """Say in words what is at work, None when all has settled."""
+    if (holder := run_lease_holder(corpus)) is not None:
+        return f"corpus run brings everything up to date: {holder}"
+    if runs := at_work(instance):
+        return f"{len(runs)} runs are at work or queued, such as {runs[0].job_name}"
+    night = recall(Memory(instance, corpus.name))
+    if night is not None and not _all_there(instance, night):
+        return f"the runs of the night {night.scheduled} are being started"
+    return None
+
+
+def _all_there(instance: dg.DagsterInstance, night: Night) -> bool:
+    """Tell whether every run that a night asked for was created."""
+    if time.time() - night.at > STARTS_WITHIN_SECONDS:
+        return True
+    of_night = dg.RunsFilter(job_name=INGEST_JOB, tags={NIGHT_TAG: night.scheduled})
+    return night.begun and instance.get_runs_count(of_night) >= night.requested
+
+
+def _look(context: dg.SensorEvaluationContext, corpus: Corpus) -> dg.SensorResult | dg.SkipReason:
+    """Request what is due; when nothing is, the night is over and its heartbeat left."""
+    instance, project = context.instance, corpus.project()
+    memory = Memory(instance, corpus.name)
+    night = recall(memory)
+    mark = _mark(instance, project, night)  # before anything is looked at
+    if mark == context.cursor:
+        return dg.SkipReason("nothing changed since the last look")
+    found = _survey(instance, project, night)
+    report_status(instance, corpus, found)
+    name = night.scheduled if night is not None else "by day"
+    if requests := _requests(instance, project, found, name):
+        return dg.SensorResult(run_requests=requests)
+    said = note_heartbeat(memory, project, found, night, at=time.time()) if night else None
+    words = said or f"nothing is to be made; {len(found.blocked)} blocked, {len(found.due)} due"
+    return dg.SensorResult(skip_reason=words, cursor=mark)
+
+
+def _mark(instance: dg.DagsterInstance, project: Project, night: Night | None) -> str:
+    """Return what changes whenever something may be due that was not: no artifact is looked at.
+
+    What was damaged or removed by hand is seen in the next night.
+    """
+    catalogs = sorted((project.store.root / "catalog").glob("*.jsonl"))
+    files = [project.store.root / "registry.json", lock_path(project)]
+    files += [latest_path(project), current_path(project), *catalogs]
+    runs = instance.get_run_records(limit=1, order_by="update_timestamp")
+    today = datetime.datetime.now(tz=datetime.UTC).date()  # a waiver may end
+    known = [
+        *(str(stamp(f)) for f in files),
+        *(f"{r.dagster_run.run_id} {r.end_time}" for r in runs),
+    ]
+    return text_sha256("\n".join([*known, str(today), night.scheduled if night else ""]))
+
+
+def _survey(instance: dg.DagsterInstance, project: Project, night: Night | None) -> Survey:
+    """Look at everything; shards whose run failed since the night began hold nobody up."""
+    found = survey(project)
+    waiting = {s.partition: s for s in found.states if s.asset in INGEST and s.due}
+    if not found.of("dedup_clusters").waits or len(waiting) > MOST_LOOKED_UP:
+        return found
+    given_up = {s for s in waiting if s is not None and _failed(instance, s, night)}
+    return survey(project, given_up=given_up) if given_up else found
+
+
+def _failed(instance: dg.DagsterInstance, shard: str, night: Night | None) -> bool:
+    """Tell whether the newest ingest run of a shard failed, since the night began."""
+    of_shard = dg.RunsFilter(job_name=INGEST_JOB, tags={"dagster/partition": shard})
+    for record in instance.get_run_records(of_shard, limit=1):
+        began = night.at if night is not None else 0.0
+        ended = record.dagster_run.is_finished and not record.dagster_run.is_success
+        return ended and record.create_timestamp.timestamp() >= began
+    return False
+
+
+def _requests(
+    instance: dg.DagsterInstance, project: Project, found: Survey, night: str
+) -> list[dg.RunRequest]:
+    """Return the requests for the first layer of which something is to be made."""
+    for states in _layers(project, found):
+        requests: dict[tuple[str, str | None], dg.RunRequest] = {}
+        for state in states:
+            job = JOB_OF[state.asset]
+            if (job, state.partition) in requests or len(requests) == MOST_REQUESTS:
+                continue
+            wanted = _wanted(project, state)
+            made = request(instance, night=night, job=job, partition=state.partition, wanted=wanted)
+            if made is not None:
+                requests[job, state.partition] = made
+        if requests:
+            return list(requests.values())
+    return []
+
+
+def _layers(project: Project, found: Survey) -> Iterator[Iterable[State]]:
+    yield [s for s in found.states if s.asset == "raw_shards" and s.due and s.state == "stale"]
+    for assets in LAYERS:
+        ready = [s for s in found.states if s.asset in assets and s.due and not s.waits]
+        if assets != ("shuffled_bins",) or _release_is_due(project):
+            yield ready
+
+
+def _release_is_due(project: Project) -> bool:
+    """Tell whether the day has come: with `weekly`, no release was made in this calendar week."""
+    last = project.last_generation("shuffled_bins", None)
+    if project.settings.release.when != "weekly" or last is None:
+        return True
+    zone = zoneinfo.ZoneInfo(project.settings.schedule.timezone)
+    made = datetime.datetime.fromisoformat(last.manifest.measured["made_at"]).astimezone(zone)
+    return made.isocalendar()[:2] != datetime.datetime.now(tz=zone).isocalendar()[:2]
+
+
+def _wanted(project: Project, state: State) -> str:
+    """Name what is to be made: the generation, or where that cannot be told, why it is due."""
+    try:
+        return project.expected(state.asset, state.partition).key[:16]
+    except Uncleared:
+        return text_sha256(state.reason)[:16]

@@ -1,0 +1,99 @@
+"""The daemon's part, played in this process on a real SQLite instance: ticks, and the runs they ask for.
+
+Run keys count as in Dagster: one run for each, whatever becomes of it. What a killed daemon leaves
+behind is made by stopping between the steps. The real daemon is in the tests of the web UI.
+"""
+
+import datetime
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import dagster as dg
+
+from corpus_platform.defs.location import build_definitions
+
+__all__ = ["Daemon"]
+
+QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+RUN_KEY = "dagster/run_key"
+SILENT = {"telemetry": {"enabled": False}}
+
+
+class Daemon:
+    """A daemon over one settings file; `reload` loads its definitions anew."""
+
+    def __init__(self, config: Path, home: Path) -> None:
+        self.config, self._home = config, home
+        self.cursor: str | None = None
+        self.reload()
+
+    def reload(self) -> None:
+        """Load the code location."""
+        self._repository = build_definitions(self.config).get_repository_def()
+
+    @contextmanager
+    def instance(self) -> Iterator[dg.DagsterInstance]:
+        """Open its instance, as every process does for itself."""
+        self._home.mkdir(exist_ok=True)
+        with dg.DagsterInstance.local_temp(str(self._home), overrides=SILENT) as instance:
+            yield instance
+
+    def night(self, when: datetime.datetime) -> list[dg.RunRequest] | str:
+        """Evaluate the schedule; return its requests, or why it has none."""
+        schedule = self._repository.get_schedule_def("nightly")
+        with (
+            self.instance() as instance,
+            dg.build_schedule_context(instance=instance, scheduled_execution_time=when) as context,
+        ):
+            said = schedule(context)
+        if isinstance(said, dg.SkipReason):
+            return said.skip_message or ""
+        return list(said)
+
+    def look(self) -> list[dg.RunRequest] | str:
+        """Evaluate the sensor `carry_on`; return its requests, or why it has none."""
+        sensor = self._repository.get_sensor_def("carry_on")
+        with (
+            self.instance() as instance,
+            dg.build_sensor_context(instance=instance, cursor=self.cursor) as context,
+        ):
+            said = sensor(context)
+        if isinstance(said, dg.SkipReason):
+            return said.skip_message or ""
+        assert isinstance(said, dg.SensorResult)
+        self.cursor = said.cursor if said.cursor is not None else self.cursor
+        if said.run_requests:
+            return list(said.run_requests)
+        assert said.skip_reason is not None
+        return said.skip_reason.skip_message or ""
+
+    def run(self, requests: Sequence[dg.RunRequest] | str) -> list[tuple[str, str, bool]]:
+        """Execute what was asked for and not yet run; return job, partition and success of each."""
+        return list(self._run(requests)) if not isinstance(requests, str) else []
+
+    def _run(self, requests: Iterable[dg.RunRequest]) -> Iterator[tuple[str, str, bool]]:
+        for request in requests:
+            with self.instance() as instance:
+                known = dg.RunsFilter(tags={RUN_KEY: request.run_key or ""})
+                if request.run_key is not None and instance.get_runs(known, limit=1):
+                    continue
+                name = request.job_name or "ingest_shard"
+                result = self._repository.get_job(name).execute_in_process(
+                    instance=instance,
+                    partition_key=request.partition_key,
+                    tags={**request.tags, RUN_KEY: request.run_key or ""},
+                    run_config=QUIET,
+                    raise_on_error=False,
+                )
+            yield name, request.partition_key or "", result.success
+
+    def settle(self, *, ticks: int = 20) -> list[tuple[str, str, bool]]:
+        """Tick and run until nothing is asked for; return what was run."""
+        done: list[tuple[str, str, bool]] = []
+        for _ in range(ticks):
+            requests = self.look()
+            if isinstance(requests, str):
+                return done
+            done += self.run(requests)
+        raise AssertionError(f"it never settles: {done}")
