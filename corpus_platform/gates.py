@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from corpus_platform.config import ChecksSettings, Waiver
 from corpus_platform.rule_settings import RULES
 
-__all__ = ["GATES", "Finding", "Gate", "blocking", "judge", "unmeasured"]
+__all__ = ["GATES", "Finding", "Gate", "blocking", "judge", "repeats", "unmeasured"]
 
 Numbers = Mapping[str, float]
 
@@ -42,6 +42,7 @@ class Gate:
     name: str
     description: str
     look: Callable[[Numbers, ChecksSettings], Finding]
+    repeats: bool = False  # only says again that shards are left out, whose own gates failed
 
 
 def judge(
@@ -74,6 +75,11 @@ def unmeasured(asset: str, reason: str) -> list[Finding]:
     return [Finding(gate.name, passed=False, reason=reason) for gate in GATES[asset]]
 
 
+def repeats(name: str) -> bool:
+    """Tell whether a gate of that name only says what the gates of shards have said before."""
+    return any(g.repeats for gates in GATES.values() for g in gates if g.name == name)
+
+
 def blocking(findings: Iterable[Finding]) -> list[Finding]:
     """Return the findings that refuse the artifact."""
     return [f for f in findings if f.blocks]
@@ -99,14 +105,14 @@ def _waive(
     return finding
 
 
-def _zero(name: str, number: str, what: str, description: str) -> Gate:
+def _zero(name: str, number: str, what: str, description: str, *, repeats: bool = False) -> Gate:
     """Build a gate that fails when a count of faults is not 0."""
 
     def look(numbers: Numbers, _: ChecksSettings) -> Finding:
         count = numbers[number]
         return Finding(name, count == 0, f"{count:,.0f} {what}", value=count, limit=0.0)
 
-    return Gate(name, description, look)
+    return Gate(name, description, look, repeats)
 
 
 def _at_most(
@@ -116,6 +122,7 @@ def _at_most(
     description: str,
     *,
     always: bool = False,
+    repeats: bool = False,
 ) -> Gate:
     """Build a gate over a share of two counts that must not exceed a limit.
 
@@ -132,7 +139,7 @@ def _at_most(
             name, value <= limit, reason, value=value, limit=limit, warns=few and value > limit
         )
 
-    return Gate(name, description, look)
+    return Gate(name, description, look, repeats)
 
 
 def _share(part: float, whole: float) -> float:
@@ -298,6 +305,7 @@ GATES: dict[str, tuple[Gate, ...]] = {
             lambda c: 0.0 if c.uncleared == "refuse" else c.max_uncleared_share,
             "The share of shards left out is at most its limit.",
             always=True,
+            repeats=True,
         ),
     ),
     "dedup_verdicts": (),  # judged with the table that they are cut from
@@ -395,6 +403,7 @@ GATES: dict[str, tuple[Gate, ...]] = {
             "shards_left_out",
             "shards are left out; it does not become current",
             "No shard is left out; a release without some becomes current only by a waiver.",
+            repeats=True,
         ),
     ),
 }

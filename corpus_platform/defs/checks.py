@@ -42,9 +42,11 @@ def _check(corpus: Corpus, asset: str) -> dg.AssetChecksDefinition:
     def gates(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
         partition = context.partition_key if per_shard else None
         wanted = {key.name for key in context.selected_asset_check_keys}
-        for finding in _findings(corpus.project(), asset, partition):
+        project = corpus.project()
+        content = _content(project, asset, partition)
+        for finding in _findings(project, asset, partition):
             if finding.gate in wanted:
-                yield _result(asset, partition, finding)
+                yield _result(asset, partition, finding, content)
 
     return gates
 
@@ -57,8 +59,22 @@ def _findings(project: Project, asset: str, partition: str | None) -> list[Findi
         return unmeasured(asset, str(error))
 
 
-def _result(asset: str, partition: str | None, finding: Finding) -> dg.AssetCheckResult:
-    metadata: dict[str, dg.MetadataValue | str | float] = {"reason": finding.reason}
+def _content(project: Project, asset: str, partition: str | None) -> str:
+    """Return the content of the artifact judged, by which a failure is told from another; or ""."""
+    try:
+        artifact = project.artifact(asset, partition)
+    except CorpusError:
+        return ""
+    return "" if artifact is None else artifact.content
+
+
+def _result(
+    asset: str, partition: str | None, finding: Finding, content: str
+) -> dg.AssetCheckResult:
+    metadata: dict[str, dg.MetadataValue | str | float] = {
+        "reason": finding.reason,
+        "content": content,
+    }
     if partition is not None:
         metadata["partition"] = partition
     if finding.value is not None:

@@ -15,7 +15,9 @@ from corpus_platform.stages.chain import open_project
 from corpus_platform.stages.project import Project
 from corpus_platform.storage.files import file_sha256, text_sha256
 
-__all__ = ["Corpus", "corpus_name", "load_corpus"]
+__all__ = ["TASK_TAG", "Corpus", "corpus_name", "load_corpus"]
+
+TASK_TAG = "corpus/task"  # of a run that a command's worker executes; begins with the corpus's name
 
 
 @dataclass(frozen=True)
