@@ -5,19 +5,33 @@ behind is made by stopping between the steps. The real daemon is in the tests of
 """
 
 import datetime
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import dagster as dg
 
 from corpus_platform.defs.location import build_definitions
 
-__all__ = ["Daemon"]
+__all__ = ["Daemon", "Tick"]
 
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 RUN_KEY = "dagster/run_key"
 SILENT = {"telemetry": {"enabled": False}}
+
+
+@dataclass(frozen=True)
+class Tick:
+    """What an evaluation asked for, or why for nothing."""
+
+    requests: list[dg.RunRequest]
+    said: str = ""
+
+    @property
+    def shards(self) -> list[str | None]:
+        """The partitions asked for."""
+        return [request.partition_key for request in self.requests]
 
 
 class Daemon:
@@ -33,14 +47,14 @@ class Daemon:
         self._repository = build_definitions(self.config).get_repository_def()
 
     @contextmanager
-    def instance(self) -> Iterator[dg.DagsterInstance]:
+    def instance(self) -> Generator[dg.DagsterInstance]:
         """Open its instance, as every process does for itself."""
         self._home.mkdir(exist_ok=True)
         with dg.DagsterInstance.local_temp(str(self._home), overrides=SILENT) as instance:
             yield instance
 
-    def night(self, when: datetime.datetime) -> list[dg.RunRequest] | str:
-        """Evaluate the schedule; return its requests, or why it has none."""
+    def night(self, when: datetime.datetime) -> Tick:
+        """Evaluate the schedule."""
         schedule = self._repository.get_schedule_def("nightly")
         with (
             self.instance() as instance,
@@ -48,11 +62,12 @@ class Daemon:
         ):
             said = schedule(context)
         if isinstance(said, dg.SkipReason):
-            return said.skip_message or ""
-        return list(said)
+            return Tick([], said.skip_message or "")
+        assert isinstance(said, list)
+        return Tick([r for r in said if isinstance(r, dg.RunRequest)])
 
-    def look(self) -> list[dg.RunRequest] | str:
-        """Evaluate the sensor `carry_on`; return its requests, or why it has none."""
+    def look(self) -> Tick:
+        """Evaluate the sensor `carry_on`."""
         sensor = self._repository.get_sensor_def("carry_on")
         with (
             self.instance() as instance,
@@ -60,17 +75,15 @@ class Daemon:
         ):
             said = sensor(context)
         if isinstance(said, dg.SkipReason):
-            return said.skip_message or ""
+            return Tick([], said.skip_message or "")
         assert isinstance(said, dg.SensorResult)
         self.cursor = said.cursor if said.cursor is not None else self.cursor
-        if said.run_requests:
-            return list(said.run_requests)
-        assert said.skip_reason is not None
-        return said.skip_reason.skip_message or ""
+        words = said.skip_reason.skip_message if said.skip_reason is not None else None
+        return Tick(list(said.run_requests or ()), words or "")
 
-    def run(self, requests: Sequence[dg.RunRequest] | str) -> list[tuple[str, str, bool]]:
+    def run(self, tick: Tick) -> list[tuple[str, str, bool]]:
         """Execute what was asked for and not yet run; return job, partition and success of each."""
-        return list(self._run(requests)) if not isinstance(requests, str) else []
+        return list(self._run(tick.requests))
 
     def _run(self, requests: Iterable[dg.RunRequest]) -> Iterator[tuple[str, str, bool]]:
         for request in requests:
@@ -92,8 +105,8 @@ class Daemon:
         """Tick and run until nothing is asked for; return what was run."""
         done: list[tuple[str, str, bool]] = []
         for _ in range(ticks):
-            requests = self.look()
-            if isinstance(requests, str):
+            tick = self.look()
+            if not tick.requests:
                 return done
-            done += self.run(requests)
+            done += self.run(tick)
         raise AssertionError(f"it never settles: {done}")

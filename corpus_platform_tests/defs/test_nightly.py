@@ -17,7 +17,7 @@ from corpus_platform.defs.resources import load_corpus
 from corpus_platform.planner import survey
 from corpus_platform.stages.raw_shards import accept_source
 from corpus_platform.storage.manifest import read_manifest
-from corpus_platform_tests.daemon import Daemon
+from corpus_platform_tests.daemon import Daemon, Tick
 from corpus_platform_tests.small import SHARDS, write_shard, write_small_corpus
 
 pytestmark = pytest.mark.xdist_group("nightly")  # the corpus is made once
@@ -109,7 +109,7 @@ def test_two_new_shards_cost_two_shards(daemon: Daemon) -> None:
         write_shard(_source(daemon.config, shard), _records(100 * number, 12, short=1))
     before = _releases(daemon)
     requests = daemon.night(NIGHT)
-    assert [r.partition_key for r in requests] == list(NEW)
+    assert requests.shards == list(NEW)
     done = daemon.run(requests) + daemon.settle()
     assert done == [
         ("ingest_shard", NEW[0], True),
@@ -131,7 +131,7 @@ def test_two_new_shards_cost_two_shards(daemon: Daemon) -> None:
 
 
 def test_a_night_without_news_makes_nothing_and_says_so(daemon: Daemon) -> None:
-    assert daemon.night(NIGHT) == "no shard is to be ingested"
+    assert daemon.night(NIGHT).said == "no shard is to be ingested"
     assert daemon.settle() == []
     assert _heartbeats(daemon)[-1].startswith("Night of 2026-11-30T02:00:00+00:00: 0 new shards")
 
@@ -143,7 +143,7 @@ def test_at_most_so_many_shards_begin_in_a_night_and_the_rest_in_the_next(daemon
     for number, shard in enumerate(NEW):
         write_shard(_source(daemon.config, shard), _records(100 * number, 12))
     first = daemon.night(NIGHT)
-    assert [r.partition_key for r in first] == [NEW[0]]
+    assert first.shards == [NEW[0]]
     assert daemon.run(first) + daemon.settle() == [
         ("ingest_shard", NEW[0], True),
         ("build_corpus", "", True),
@@ -152,7 +152,7 @@ def test_at_most_so_many_shards_begin_in_a_night_and_the_rest_in_the_next(daemon
     ]
     assert "Left for the next nights: 1 shards" in _heartbeats(daemon)[-1]
     second = daemon.night(NIGHT + DAY)
-    assert [r.partition_key for r in second] == [NEW[1]]
+    assert second.shards == [NEW[1]]
     daemon.run(second)
     daemon.settle()
     assert "Left for" not in _heartbeats(daemon)[-1]
@@ -162,8 +162,8 @@ def test_a_tick_that_comes_again_loses_and_doubles_nothing(daemon: Daemon) -> No
     for number, shard in enumerate(NEW):
         write_shard(_source(daemon.config, shard), _records(100 * number, 12))
     killed = daemon.night(NIGHT)  # the daemon dies after the first of the two runs was made
-    daemon.run(killed[:1])
-    assert isinstance(daemon.look(), str)
+    daemon.run(Tick(killed.requests[:1]))
+    assert daemon.look().requests == []
     again = daemon.night(NIGHT)
     assert daemon.run(again) == [("ingest_shard", NEW[1], True)]
     daemon.settle()
@@ -175,7 +175,7 @@ def test_a_tick_that_comes_again_loses_and_doubles_nothing(daemon: Daemon) -> No
 def test_nothing_is_carried_on_while_the_runs_of_the_night_are_being_made(daemon: Daemon) -> None:
     write_shard(_source(daemon.config, NEW[0]), _records(0, 12))
     requests = daemon.night(NIGHT)
-    assert daemon.look() == "the runs of the night 2026-11-30T02:00:00+00:00 are being started"
+    assert daemon.look().said == "the runs of the night 2026-11-30T02:00:00+00:00 are being started"
     assert len(_heartbeats(daemon)) == 1
     daemon.run(requests)
     daemon.settle()
@@ -185,7 +185,7 @@ def test_nothing_is_carried_on_while_the_runs_of_the_night_are_being_made(daemon
 def test_a_changed_file_is_blocked_until_it_is_accepted_and_then_flows_on(daemon: Daemon) -> None:
     shard = SHARDS[1]
     write_shard(_source(daemon.config, shard), _records(500, 40))
-    assert daemon.night(NIGHT) == "no shard is to be ingested"
+    assert daemon.night(NIGHT).said == "no shard is to be ingested"
     daemon.settle()
     blocked = [line for line in _heartbeats(daemon)[-1].split("\n") if line.startswith("Blocked")]
     assert blocked[0].startswith(f"Blocked: raw_shards[{shard}]: source_unchanged: ")
@@ -199,12 +199,12 @@ def test_a_file_with_an_old_date_that_comes_late_is_found(daemon: Daemon) -> Non
     path = _source(daemon.config, NEW[0])
     write_shard(path, _records(0, 12))
     os.utime(path, (1_000_000_000, 1_000_000_000))
-    assert [r.partition_key for r in daemon.night(NIGHT)] == [NEW[0]]
+    assert daemon.night(NIGHT).shards == [NEW[0]]
 
 
 def test_a_file_that_is_listed_no_more_stays_and_is_told(daemon: Daemon) -> None:
     _source(daemon.config, SHARDS[0]).unlink()
-    assert daemon.night(NIGHT) == "no shard is to be ingested"
+    assert daemon.night(NIGHT).said == "no shard is to be ingested"
     assert daemon.settle() == []
     assert f"Listed no more, and kept: 1 shards, such as {SHARDS[0]}" in _heartbeats(daemon)[-1]
     assert list(load_corpus(daemon.config).project().shards()) == list(SHARDS)
@@ -216,7 +216,7 @@ def test_sources_that_cannot_be_listed_are_told_and_the_rest_goes_on(daemon: Dae
     broken = daemon.config.parent / "source" / "crawl=bad name!"
     broken.mkdir()
     write_shard(broken / "a.jsonl", _records(0, 2))
-    assert daemon.night(NIGHT) == "no shard is to be ingested"
+    assert daemon.night(NIGHT).said == "no shard is to be ingested"
     daemon.settle()
     assert "Trouble: the sources cannot be listed: " in _heartbeats(daemon)[-1]
     assert "Listed no more" not in _heartbeats(daemon)[-1]
@@ -224,11 +224,11 @@ def test_sources_that_cannot_be_listed_are_told_and_the_rest_goes_on(daemon: Dae
 
 def test_changed_settings_are_said_and_not_acted_on_before_a_reload(daemon: Daemon) -> None:
     _set(daemon.config, clean={"set": {"too_short.min_chars": 210}})
-    for said in (daemon.night(NIGHT), daemon.look()):
-        assert isinstance(said, str)
-        assert "reload the code location" in said
+    for tick in (daemon.night(NIGHT), daemon.look()):
+        assert tick.requests == []
+        assert "reload the code location" in tick.said
     daemon.reload()
-    assert [r.partition_key for r in daemon.night(NIGHT)] == list(SHARDS)
+    assert daemon.night(NIGHT).shards == list(SHARDS)
 
 
 def test_a_shard_over_its_limit_holds_nobody_up_and_flows_on_after_a_waiver(daemon: Daemon) -> None:
@@ -274,7 +274,7 @@ def test_a_shard_whose_run_failed_holds_nobody_up_and_is_tried_again_the_next_ni
     assert ("pack_shard", NEW[1], True) in done
     obstacle.unlink()
     again = daemon.night(NIGHT + DAY)
-    assert [r.partition_key for r in again] == [NEW[0]]
+    assert again.shards == [NEW[0]]
     done = daemon.run(again) + daemon.settle()
     assert ("pack_shard", NEW[0], True) in done
 
@@ -297,4 +297,4 @@ def test_a_release_is_made_once_in_a_calendar_week_where_the_settings_say_so(
 
 def test_a_look_is_cheap_while_nothing_changes(daemon: Daemon) -> None:
     daemon.settle()
-    assert daemon.look() == "nothing changed since the last look"
+    assert daemon.look().said == "nothing changed since the last look"
