@@ -18,7 +18,8 @@ from corpus_platform.config import Settings
 from corpus_platform.defs.home import open_instance, prepare_home
 from corpus_platform.defs.jobs import JOB_OF
 from corpus_platform.defs.registering import register
-from corpus_platform.defs.resources import corpus_name
+from corpus_platform.defs.resources import Corpus
+from corpus_platform.defs.status import report_status
 from corpus_platform.defs.workers import (
     Progressed,
     Task,
@@ -74,13 +75,13 @@ def run_everything(settings: Settings, config_file: Path, watcher: Watcher) -> R
     """
     home = prepare_home(settings, config_file)
     try:
-        return _run(settings, home, watcher)
+        return _run(settings, config_file, home, watcher)
     except SQLAlchemyError as error:
         words = f"the Dagster instance in {home} failed: {cause_of(error)}{no_room(home / 'logs')}"
         raise StageFailed(words) from error
 
 
-def _run(settings: Settings, home: Path, watcher: Watcher) -> RunResult:
+def _run(settings: Settings, config_file: Path, home: Path, watcher: Watcher) -> RunResult:
     run_lease = settings.storage_path / "leases" / "run.lease"
     with (
         _interruptible(),
@@ -88,16 +89,18 @@ def _run(settings: Settings, home: Path, watcher: Watcher) -> RunResult:
         lease.hold(run_lease, waiting=watcher.waiting),
         open_instance() as instance,
     ):
-        corpus = corpus_name(settings)
-        fail_unfinished(instance, "the command that drove this run was killed", tasks=f"{corpus}/")
+        corpus = Corpus(settings, config_file, sha256="")  # whether the file changes is no matter
+        words = "the command that drove this run was killed"
+        fail_unfinished(instance, words, tasks=f"{corpus.name}/")
         project = open_project(settings)
         register(project, instance)
         result = RunResult(survey(project))
         seconds: Counter[str] = Counter()
-        with Workers(instance, project.workers, home / "logs", corpus=corpus) as workers:
+        with Workers(instance, project.workers, home / "logs", corpus=corpus.name) as workers:
             for assets in PHASES:
                 _run_phase(project, assets, workers, watcher, result, seconds)
         _judge_what_is_left(result)
+        report_status(instance, corpus, result.survey, always=True)
         result.seconds = {name: round(value, 3) for name, value in seconds.items()}
     result.peak_rss_bytes = peak.bytes
     return result
@@ -151,7 +154,8 @@ def _tasks(assets: Sequence[str], found: Survey) -> list[Task]:
     """Return the tasks of a phase: once per job and partition."""
     wanted = [s for s in found.states if s.due and s.asset in assets]
     ready = [s for s in wanted if assets == PHASES[0] or not s.waits]  # one job does that phase
-    return list(dict.fromkeys(Task(JOB_OF[s.asset], s.partition) for s in ready))
+    chosen = tuple(assets)  # none else of the job: the status is reported once, at the end
+    return list(dict.fromkeys(Task(JOB_OF[s.asset], s.partition, chosen) for s in ready))
 
 
 def _judge_what_is_left(result: RunResult) -> None:

@@ -27,6 +27,8 @@ CHECKED = {
     dg.DagsterEventType.ASSET_CHECK_EVALUATION_PLANNED,
 }
 
+JUDGED = ("SUCCEEDED", "FAILED")  # of a check; what was only planned is neither
+
 
 @dataclass(frozen=True)
 class Pruned:
@@ -139,13 +141,25 @@ class _Newest:
         }
 
     def _of_check(self, check: dg.AssetCheckKey) -> Iterator[str]:
+        never_judged: set[str | None] = set()
         for info in self._events.get_asset_check_partition_info([check]):
             yield info.latest_planned_run_id
-        # Of all partitions: the check's page shows it where a newer one never got to a result.
-        summary = self._events.get_asset_check_summary_records([check]).get(check)
-        completed = summary.last_completed_check_execution_record if summary is not None else None
-        if completed is not None:
-            yield completed.run_id
+            if info.latest_execution_status.value not in JUDGED:
+                never_judged.add(info.partition_key)
+        yield from self._last_judged(check, never_judged)
+
+    def _last_judged(self, check: dg.AssetCheckKey, partitions: set[str | None]) -> Iterator[str]:
+        """Yield the runs of the last result of partitions whose last run never got to one."""
+        cursor = None
+        while partitions:
+            page = self._events.get_asset_check_execution_history(check, PAGE, cursor)
+            if not page:
+                return
+            for record in page:
+                if record.partition in partitions and record.status.value in JUDGED:
+                    partitions.remove(record.partition)
+                    yield record.run_id
+            cursor = page[-1].id
 
 
 def _pages(ids: Sequence[int]) -> Iterator[Sequence[int]]:

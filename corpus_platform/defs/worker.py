@@ -12,16 +12,17 @@ import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from queue import SimpleQueue
+from typing import Any  # values of a JSON object that our own parent wrote
 
 import dagster as dg
 
 from corpus_platform.defs.home import open_instance
 from corpus_platform.defs.location import build_definitions
 from corpus_platform.defs.progress import PROGRESS_FD
+from corpus_platform.defs.resources import TASK_TAG
 
 __all__ = ["main"]
 
-TASK_TAG = "corpus/task"
 USER_TAG = "user"  # the UI shows it as who launched the run
 
 
@@ -46,9 +47,9 @@ def _serve(answers: int) -> None:
             _answer(answers, {"event": "done", **_execute(definitions, instance, task)})
 
 
-def _tasks() -> Iterator[dict[str, str]]:
+def _tasks() -> Iterator[dict[str, Any]]:
     """Yield tasks; a thread watches the pipe, so that the end of the parent is seen in mid-task."""
-    queue: SimpleQueue[dict[str, str]] = SimpleQueue()
+    queue: SimpleQueue[dict[str, Any]] = SimpleQueue()
 
     def watch() -> None:
         for line in sys.stdin:
@@ -61,12 +62,13 @@ def _tasks() -> Iterator[dict[str, str]]:
 
 
 def _execute(
-    definitions: dg.Definitions, instance: dg.DagsterInstance, task: dict[str, str]
+    definitions: dg.Definitions, instance: dg.DagsterInstance, task: dict[str, Any]
 ) -> dict[str, object]:
     job = definitions.resolve_job_def(task["job"])
     result = job.execute_in_process(
         instance=instance,
         partition_key=task.get("partition"),
+        asset_selection=[dg.AssetKey(asset) for asset in task["assets"]] or None,  # with checks
         tags={TASK_TAG: task["id"], USER_TAG: "corpus run"},
         raise_on_error=False,
     )

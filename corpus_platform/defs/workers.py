@@ -23,7 +23,7 @@ from types import TracebackType
 import dagster as dg
 from sqlalchemy.exc import SQLAlchemyError
 
-from corpus_platform.defs.worker import TASK_TAG
+from corpus_platform.defs.resources import TASK_TAG
 from corpus_platform.errors import StageFailed
 from corpus_platform.planner import Blocked
 
@@ -39,10 +39,11 @@ UNFINISHED = (
 
 @dataclass(frozen=True)
 class Task:
-    """A job to execute, for one partition where it has partitions."""
+    """Assets of a job to execute, for one partition where it has partitions."""
 
     job: str
     partition: str | None = None
+    assets: tuple[str, ...] = ()  # none: all of the job
 
 
 @dataclass(frozen=True)
@@ -170,7 +171,8 @@ class _Worker:
     def execute(self, task: Task, progressed: Progressed) -> Outcome | None:
         """Return the outcome of a task, None when the process died on it."""
         self._task_id = f"{self._corpus}/{uuid.uuid4().hex[:12]}"
-        message = {"job": task.job, "id": self._task_id}
+        message: dict[str, object] = {"job": task.job, "id": self._task_id}
+        message["assets"] = list(task.assets)
         if task.partition is not None:
             message["partition"] = task.partition
         try:
