@@ -8,18 +8,21 @@ from collections.abc import Iterator, Mapping, Sequence
 import dagster as dg
 
 from corpus_platform.defs.columns import columns_metadata
+from corpus_platform.defs.launchpad import NOTHING_TO_SET
 from corpus_platform.defs.partitions import SHARDS
-from corpus_platform.defs.reporting import materialize_shard, materialize_whole
+from corpus_platform.defs.reporting import materialize_shard, materialize_whole, verdict_metadata
 from corpus_platform.defs.resources import Corpus
+from corpus_platform.defs.status import SCOPE
 from corpus_platform.stages.chain import CHAIN, open_project
 from corpus_platform.stages.cleaned_documents import clean_documents
 from corpus_platform.stages.dedup_clusters import cluster_documents
-from corpus_platform.stages.dedup_verdicts import verdict_contents
+from corpus_platform.stages.dedup_verdicts import verdicts_in_force
 from corpus_platform.stages.minhash_signatures import sign_documents
 from corpus_platform.stages.packed_bins import pack_shard
 from corpus_platform.stages.raw_shards import fetch_shard
 from corpus_platform.stages.shuffled_bins import publish_release
 from corpus_platform.stages.tokenizer import train_tokenizer
+from corpus_platform.storage.artifacts import Artifact
 from corpus_platform.storage.files import canonical_json, text_sha256
 
 __all__ = ["build_assets"]
@@ -38,7 +41,16 @@ Assets = Sequence[dg.AssetsDefinition | dg.AssetSpec]
 
 def build_assets(corpus: Corpus) -> Assets:
     """Return all assets; a changed setting changes the code version of what depends on it."""
-    return [*_shard_assets(corpus), *_corpus_assets(corpus), *_token_assets(corpus)]
+    assets = [*_shard_assets(corpus), *_corpus_assets(corpus), *_token_assets(corpus)]
+    return list(dg.map_asset_specs(lambda spec: _owned(spec, corpus), assets))
+
+
+def _owned(spec: dg.AssetSpec, corpus: Corpus) -> dg.AssetSpec:
+    """Return a spec with what all assets have: owners, and a tag with their scope."""
+    scope = "corpus" if spec.partitions_def is None else "shard"
+    return spec.replace_attributes(
+        owners=list(corpus.settings.owners), tags={**spec.tags, SCOPE: scope}
+    )
 
 
 def _code_version(corpus: Corpus, asset: str) -> str:
@@ -54,6 +66,7 @@ def _shard_assets(corpus: Corpus) -> Assets:
         group_name="ingest",
         kinds={"file"},
         retry_policy=DOWNLOADS,
+        config_schema=NOTHING_TO_SET,
         code_version=_code_version(corpus, "raw_shards"),
     )
     def raw_shards(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
@@ -65,6 +78,7 @@ def _shard_assets(corpus: Corpus) -> Assets:
         deps=[raw_shards],
         group_name="ingest",
         kinds={"parquet"},
+        config_schema=NOTHING_TO_SET,
         code_version=_code_version(corpus, "cleaned_documents"),
         metadata=columns_metadata("cleaned_documents"),
     )
@@ -77,6 +91,7 @@ def _shard_assets(corpus: Corpus) -> Assets:
         deps=[cleaned_documents],
         group_name="ingest",
         kinds={"parquet"},
+        config_schema=NOTHING_TO_SET,
         code_version=_code_version(corpus, "minhash_signatures"),
         metadata=columns_metadata("minhash_signatures"),
     )
@@ -93,13 +108,14 @@ def _corpus_assets(corpus: Corpus) -> Assets:
         group_name="corpus",
         kinds={"parquet"},
         pool=HEAVY,
+        config_schema=NOTHING_TO_SET,
         code_version=_code_version(corpus, "dedup_clusters"),
         metadata=columns_metadata("dedup_clusters"),
     )
     def dedup_clusters(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         """One row per cleaned document: cluster, kept or dropped, twin, similarity, split."""
         result = materialize_whole(context, corpus, cluster_documents)
-        for event in _verdict_events(context.instance, verdict_contents(corpus.project())):
+        for event in _verdict_events(context.instance, verdicts_in_force(corpus.project())):
             context.log_event(event)
         return result
 
@@ -118,6 +134,7 @@ def _corpus_assets(corpus: Corpus) -> Assets:
         kinds={"json"},
         pool=HEAVY,
         op_tags=AFTER_CLUSTERS,
+        config_schema=NOTHING_TO_SET,
         code_version=_code_version(corpus, "tokenizer"),
     )
     def tokenizer(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
@@ -128,7 +145,7 @@ def _corpus_assets(corpus: Corpus) -> Assets:
 
 
 def _verdict_events(
-    instance: dg.DagsterInstance, contents: Mapping[str, str]
+    instance: dg.DagsterInstance, verdicts: Mapping[str, Artifact]
 ) -> Iterator[dg.AssetMaterialization]:
     """Yield an event for each verdict that is not the one Dagster knows.
 
@@ -137,10 +154,13 @@ def _verdict_events(
     known = instance.event_log_storage.get_latest_tags_by_partition(
         dg.AssetKey("dedup_verdicts"), dg.DagsterEventType.ASSET_MATERIALIZATION, [DATA_VERSION]
     )
-    for shard, content in contents.items():
-        if known.get(shard, {}).get(DATA_VERSION) != content:
+    for shard, verdict in verdicts.items():
+        if known.get(shard, {}).get(DATA_VERSION) != verdict.content:
             yield dg.AssetMaterialization(
-                "dedup_verdicts", partition=shard, tags={DATA_VERSION: content}
+                "dedup_verdicts",
+                partition=shard,
+                metadata=verdict_metadata(verdict),
+                tags={DATA_VERSION: verdict.content},
             )
 
 
@@ -149,7 +169,8 @@ def _token_assets(corpus: Corpus) -> Assets:
         partitions_def=SHARDS,
         deps=["cleaned_documents", "dedup_verdicts", "tokenizer"],
         group_name="tokens",
-        kinds={"binary"},
+        kinds={"binary", "parquet"},
+        config_schema=NOTHING_TO_SET,
         code_version=_code_version(corpus, "packed_bins"),
         metadata=columns_metadata("packed_bins"),
     )
@@ -160,8 +181,9 @@ def _token_assets(corpus: Corpus) -> Assets:
     @dg.asset(
         deps=["packed_bins", "tokenizer"],
         group_name="tokens",
-        kinds={"binary"},
+        kinds={"binary", "parquet", "json"},
         pool=HEAVY,
+        config_schema=NOTHING_TO_SET,
         code_version=_code_version(corpus, "shuffled_bins"),
         metadata=columns_metadata("shuffled_bins"),
     )

@@ -15,6 +15,7 @@ from corpus_platform.errors import CorpusError
 from corpus_platform.gates import GATES, Finding, unmeasured
 from corpus_platform.stages.chain import CHAIN
 from corpus_platform.stages.project import Project
+from corpus_platform.storage.artifacts import Artifact
 
 __all__ = ["build_checks"]
 
@@ -43,10 +44,10 @@ def _check(corpus: Corpus, asset: str) -> dg.AssetChecksDefinition:
         partition = context.partition_key if per_shard else None
         wanted = {key.name for key in context.selected_asset_check_keys}
         project = corpus.project()
-        content = _content(project, asset, partition)
+        judged = _judged(project, asset, partition)
         for finding in _findings(project, asset, partition):
             if finding.gate in wanted:
-                yield _result(asset, partition, finding, content)
+                yield _result(asset, partition, finding, judged)
 
     return gates
 
@@ -59,22 +60,23 @@ def _findings(project: Project, asset: str, partition: str | None) -> list[Findi
         return unmeasured(asset, str(error))
 
 
-def _content(project: Project, asset: str, partition: str | None) -> str:
-    """Return the content of the artifact judged, by which a failure is told from another; or ""."""
+def _judged(project: Project, asset: str, partition: str | None) -> Artifact | None:
+    """Return the artifact judged, None where there is none."""
     try:
-        artifact = project.artifact(asset, partition)
+        return project.artifact(asset, partition)
     except CorpusError:
-        return ""
-    return "" if artifact is None else artifact.content
+        return None
 
 
 def _result(
-    asset: str, partition: str | None, finding: Finding, content: str
+    asset: str, partition: str | None, finding: Finding, judged: Artifact | None
 ) -> dg.AssetCheckResult:
     metadata: dict[str, dg.MetadataValue | str | float] = {
         "reason": finding.reason,
-        "content": content,
+        "content": "" if judged is None else judged.content,  # tells a failure from another
     }
+    if judged is not None:
+        metadata["path"] = dg.MetadataValue.path(str(judged.folder))
     if partition is not None:
         metadata["partition"] = partition
     if finding.value is not None:

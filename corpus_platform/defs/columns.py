@@ -1,4 +1,10 @@
-"""The columns of the tables, as the UI shows them: Arrow schemas with a line on each column."""
+"""The columns of the tables, as the UI shows them: Arrow schemas with a line on each column.
+
+Where a column comes from is in its description, which the UI shows, and in the metadata that
+Dagster defines for it, which catalogs read from a materialization; Dagster's own UI has no view of it.
+"""
+
+from collections.abc import Iterable, Mapping
 
 import dagster as dg
 import pyarrow as pa
@@ -11,7 +17,9 @@ from corpus_platform.document import (
     VERDICTS,
 )
 
-__all__ = ["columns_metadata"]
+__all__ = ["SCHEMAS", "SOURCES", "columns_metadata", "lineage_metadata"]
+
+Sources = Mapping[str, Iterable[str]]  # column -> `asset.column` of what it is computed from
 
 SCHEMAS = {
     "cleaned_documents": CLEANED,
@@ -48,21 +56,94 @@ MEANINGS = {
     "url": "Where it came from.",
 }
 
+# What decides over copies: equal digests, then pairs found by bands and signatures, of which the
+# texts are compared.
+DECIDED = (
+    "minhash_signatures.digest",
+    "minhash_signatures.signature",
+    "minhash_signatures.bands",
+    "cleaned_documents.text",
+)
+# A release is ordered by a keyed hash of shard and row, and cut into files by tokens.
+ORDERED = ("packed_bins.file", "packed_bins.shard", "packed_bins.row", "packed_bins.tokens")
+SOURCES: Mapping[str, Sources] = {
+    # Raw shards are bytes: what is read from them has no columns before. `shard` is the partition.
+    "cleaned_documents": {
+        "id": (),
+        "url": (),
+        "text": (),
+        "lang": (),
+        "lang_score": (),
+        "meta": (),
+        "row": (),
+    },
+    "minhash_signatures": {
+        "row": ("cleaned_documents.row",),
+        "id": ("cleaned_documents.id",),
+        **dict.fromkeys(("digest", "shingles", "signature", "bands"), ("cleaned_documents.text",)),
+    },
+    "dedup_clusters": {
+        "shard": (),
+        "row": ("minhash_signatures.row",),
+        "id": ("minhash_signatures.id",),
+        **dict.fromkeys(("cluster", "cluster_size", "kept", "kind", "twin_shard"), DECIDED),
+        "twin_row": ("minhash_signatures.row", *DECIDED),
+        "twin_id": ("minhash_signatures.id", *DECIDED),
+        "similarity": DECIDED,
+        "split": DECIDED,
+    },
+    "dedup_verdicts": {name: (f"dedup_clusters.{name}",) for name in ("row", "kept", "split")},
+    "packed_bins": {
+        "file": ("dedup_verdicts.split",),
+        "start": ("cleaned_documents.text", "dedup_verdicts.kept", "dedup_verdicts.split"),
+        "tokens": ("cleaned_documents.text",),
+        "shard": (),
+        "row": ("cleaned_documents.row", "dedup_verdicts.row"),
+        "id": ("cleaned_documents.id",),
+    },
+    "shuffled_bins": {
+        "file": ORDERED,
+        "start": ORDERED,
+        **{name: (f"packed_bins.{name}",) for name in ("tokens", "shard", "row", "id")},
+    },
+}
+
 
 def columns_metadata(asset: str) -> dict[str, dg.TableSchema]:
     """Return the metadata entry with the columns of an asset's table; none where it has no table."""
     schema = SCHEMAS.get(asset)
-    return {} if schema is None else {"dagster/column_schema": _table_schema(schema)}
+    if schema is None:
+        return {}
+    return {"dagster/column_schema": _table_schema(schema, SOURCES[asset])}
 
 
-def _table_schema(schema: pa.Schema) -> dg.TableSchema:
+def lineage_metadata(asset: str) -> dict[str, dg.MetadataValue]:
+    """Return the metadata entry with what each column comes from; none where there is no table."""
+    if asset not in SOURCES:
+        return {}
+    deps = {name: [_dep(source) for source in found] for name, found in SOURCES[asset].items()}
+    lineage = dg.MetadataValue.column_lineage(dg.TableColumnLineage(deps))
+    return {"dagster/column_lineage": lineage}
+
+
+def _dep(source: str) -> dg.TableColumnDep:
+    asset, _, column = source.partition(".")
+    return dg.TableColumnDep(dg.AssetKey(asset), column)
+
+
+def _table_schema(schema: pa.Schema, sources: Sources) -> dg.TableSchema:
     columns = [
         dg.TableColumn(
             field.name,
             type=str(field.type),
-            description=MEANINGS[field.name],
+            description=_description(field.name, sources[field.name]),
             constraints=dg.TableColumnConstraints(nullable=field.nullable),
         )
         for field in schema
     ]
     return dg.TableSchema(columns)
+
+
+def _description(column: str, sources: Iterable[str]) -> str:
+    names = ", ".join(f"`{source}`" for source in sources)
+    return f"{MEANINGS[column]} From {names}." if names else MEANINGS[column]

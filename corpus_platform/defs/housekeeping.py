@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 import dagster as dg
 
+from corpus_platform.defs.launchpad import NOTHING_TO_SET
 from corpus_platform.defs.progress import LOG_SECONDS
 from corpus_platform.defs.pruning import prune
 from corpus_platform.defs.registering import register
@@ -40,7 +41,7 @@ def build_housekeeping(corpus: Corpus) -> dg.Definitions:
 
 
 def _verify_corpus(corpus: Corpus) -> dg.JobDefinition:
-    @dg.op(out=dg.Out(dg.Nothing))
+    @dg.op(out=dg.Out(dg.Nothing), config_schema=NOTHING_TO_SET)
     def verify(context: dg.OpExecutionContext) -> dg.Output[None]:
         """Hash all stored files and sources again, and compare them with their manifests."""
         try:
@@ -64,7 +65,7 @@ def _verify_corpus(corpus: Corpus) -> dg.JobDefinition:
 
 
 def _register_shards(corpus: Corpus) -> dg.JobDefinition:
-    @dg.op(out=dg.Out(dg.Nothing))
+    @dg.op(out=dg.Out(dg.Nothing), config_schema=NOTHING_TO_SET)
     def list_sources(context: dg.OpExecutionContext) -> dg.Output[None]:
         """List the sources; take all new shards into the registry and the partitions."""
         try:
@@ -102,7 +103,7 @@ def _register_shards(corpus: Corpus) -> dg.JobDefinition:
 def _prune_history(corpus: Corpus) -> dg.JobDefinition:
     days = corpus.settings.schedule.keep_history_days
 
-    @dg.op(out=dg.Out(dg.Nothing))
+    @dg.op(out=dg.Out(dg.Nothing), config_schema=NOTHING_TO_SET)
     def remove_old_runs(context: dg.OpExecutionContext) -> dg.Output[None]:
         """Remove runs that ended long ago, except what the UI shows of a partition or a check."""
         before = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=days)

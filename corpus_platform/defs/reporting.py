@@ -1,25 +1,25 @@
 """How a stage's report reaches the UI: numbers as metadata that plots, refusals as failures."""
 
 import contextlib
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator
 from typing import Protocol
 
 import dagster as dg
+import pyarrow.parquet as pq
 
+from corpus_platform.defs.columns import lineage_metadata
+from corpus_platform.defs.numbers import shown_numbers
 from corpus_platform.defs.progress import progress_of
 from corpus_platform.defs.resources import Corpus
 from corpus_platform.errors import CorpusError, StorageError, Uncleared
+from corpus_platform.stages.dedup_verdicts import VERDICT_FILE
 from corpus_platform.stages.project import Progress, Project, Report
+from corpus_platform.storage.artifacts import Artifact
+from corpus_platform.storage.manifest import Manifest
 
-__all__ = ["materialize_shard", "materialize_whole", "numbers_metadata"]
+__all__ = ["materialize_shard", "materialize_whole", "verdict_metadata"]
 
-SHARES = (
-    ("kept_share", "kept", "documents"),
-    ("quarantined_share", "quarantined", "lines"),
-    ("exact_copy_share", "exact_copies", "documents"),
-    ("near_copy_share", "near_copies", "documents"),
-)
-MAX_NUMBERS = 200  # each event is a row of the event log
+Metadata = dict[str, dg.MetadataValue | str | float]
 
 
 class ShardStage(Protocol):
@@ -40,7 +40,7 @@ def materialize_shard(
     """Run a stage for the partition of the step; a refusal fails the step without retries."""
     project, key = _project(context, corpus), context.partition_key
     with _told(context, project):
-        return _result(context, stage(project, key, progress=progress_of(context)))
+        return _result(context, project, stage(project, key, progress=progress_of(context)))
 
 
 def materialize_whole(
@@ -49,7 +49,7 @@ def materialize_whole(
     """Run a stage over all shards; a refusal fails the step without retries."""
     project = _project(context, corpus)
     with _told(context, project):
-        return _result(context, stage(project, progress=progress_of(context)))
+        return _result(context, project, stage(project, progress=progress_of(context)))
 
 
 def _project(context: dg.AssetExecutionContext, corpus: Corpus) -> Project:
@@ -73,7 +73,7 @@ def _told(context: dg.AssetExecutionContext, project: Project) -> Generator[None
         raise dg.Failure(description=words, allow_retries=False) from error
 
 
-def _refusal(project: Project, refusal: Uncleared) -> dict[str, str]:
+def _refusal(project: Project, refusal: Uncleared) -> Metadata:
     """Return what names a refusal; `content` is that of the artifact that was refused, if any."""
     refused = project.artifact(refusal.asset, refusal.partition)
     return {
@@ -82,38 +82,73 @@ def _refusal(project: Project, refusal: Uncleared) -> dict[str, str]:
         "gate": refusal.gate,
         "reason": refusal.reason,
         "content": refused.content if refused is not None else "",
+        **(_places(refused) if refused is not None else {}),
     }
 
 
-def _result(context: dg.AssetExecutionContext, report: Report) -> dg.MaterializeResult:
+def _result(
+    context: dg.AssetExecutionContext, project: Project, report: Report
+) -> dg.MaterializeResult:
     if not report.made:
         context.log.info("already there and current: nothing was done")
-    manifest = report.artifact.manifest
-    metadata = numbers_metadata(report.artifact.numbers)
-    metadata |= {
-        "path": dg.MetadataValue.path(str(report.artifact.folder)),
-        "manifest": dg.MetadataValue.path(str(report.artifact.manifest_path)),
+    artifact, manifest = report.artifact, report.artifact.manifest
+    seconds = float(manifest.measured.get("seconds", 0.0))
+    bytes_in = _bytes_in(project, manifest)
+    length = project.settings.pack.sequence_length
+    metadata: Metadata = {
+        **shown_numbers(
+            artifact.numbers, seconds=seconds, bytes_in=bytes_in, sequence_length=length
+        ),
+        **_places(artifact),
+        **lineage_metadata(report.asset),
+        **({"bytes_in": bytes_in} if bytes_in else {}),
         "bytes_out": sum(o.bytes for o in manifest.outputs),
-        "stage_seconds": float(manifest.measured.get("seconds", 0.0)),
+        "stage_seconds": seconds,
     }
     rows = [o.rows for o in manifest.outputs if o.rows is not None]
     if rows:
         metadata["dagster/row_count"] = rows[0]
-    return dg.MaterializeResult(
-        metadata=metadata, data_version=dg.DataVersion(report.artifact.content)
-    )
+    return dg.MaterializeResult(metadata=metadata, data_version=dg.DataVersion(artifact.content))
 
 
-def numbers_metadata(numbers: Mapping[str, float]) -> dict[str, dg.MetadataValue | str | float]:
-    """Return numbers under stable names, after the shares that a person looks at first."""
-    whole = [*_shares(numbers), *numbers.items()]
-    return dict(whole[:MAX_NUMBERS])
+def _places(artifact: Artifact) -> Metadata:
+    """Return the links from a run to the files it made."""
+    return {
+        "path": dg.MetadataValue.path(str(artifact.folder)),
+        "manifest": dg.MetadataValue.path(str(artifact.manifest_path)),
+    }
 
 
-def _shares(numbers: Mapping[str, float]) -> Iterator[tuple[str, float]]:
-    for name, part, total in SHARES:
-        if part in numbers and numbers.get(total):
-            yield name, numbers[part] / numbers[total]
-    for name, value in numbers.items():
-        if name.startswith("dropped/") and numbers.get("documents"):
-            yield f"drop_rate/{name.removeprefix('dropped/')}", value / numbers["documents"]
+def verdict_metadata(verdict: Artifact) -> Metadata:
+    """Return the numbers of a shard's verdict, from its file."""
+    table = pq.read_table(verdict.path(VERDICT_FILE), columns=["kept", "split"])
+    splits = table["split"].to_pylist()
+    counts = {
+        "documents": table.num_rows,
+        "kept": sum(table["kept"].to_pylist()),
+        "train": splits.count("train"),
+        "validation": splits.count("validation"),
+    }
+    metadata: Metadata = {**shown_numbers(counts)}
+    metadata["dagster/row_count"] = table.num_rows
+    return metadata | _places(verdict) | lineage_metadata("dedup_verdicts")
+
+
+def _bytes_in(project: Project, manifest: Manifest) -> int:
+    """Return the size of the artifacts that went in, or of the source where none did."""
+    if not manifest.inputs:
+        return int(manifest.numbers.get("bytes", 0))
+    total = 0
+    with project.unchanging():
+        for name in manifest.inputs:
+            asset, _, shard = name.rstrip("]").partition("[")
+            if asset in project.chain:  # else it names a shard that was left out
+                own = manifest.partition if project.chain[asset].per_shard else None
+                total += _bytes_of(project.artifact(asset, shard or own))
+    return total
+
+
+def _bytes_of(artifact: Artifact | None) -> int:
+    if artifact is None:
+        return 0
+    return sum(f.bytes for f in artifact.entry.files or artifact.manifest.outputs)

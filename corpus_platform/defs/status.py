@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import dagster as dg
 
+from corpus_platform.defs.launchpad import NOTHING_TO_SET
 from corpus_platform.defs.markdown import cell, table
 from corpus_platform.defs.memory import Memory
 from corpus_platform.defs.resources import Corpus
@@ -21,9 +22,10 @@ from corpus_platform.errors import CorpusError
 from corpus_platform.planner import INGEST, Blocked, Survey, survey
 from corpus_platform.storage.files import text_sha256
 
-__all__ = ["STATES", "STATUS", "build_status", "report_status", "status_metadata"]
+__all__ = ["SCOPE", "STATES", "STATUS", "build_status", "report_status", "status_metadata"]
 
 STATUS = "corpus_status"
+SCOPE = "corpus/scope"  # tag of every asset: made shard by shard, or once for all of them
 STATES = ("current", "stale", "missing", "blocked")
 STAGES = (*INGEST, "dedup_clusters", "tokenizer", "packed_bins", "shuffled_bins")
 SHOWN = 50  # rows: each event is a row of the event log
@@ -45,7 +47,14 @@ def build_status(corpus: Corpus) -> dg.AssetsDefinition:
     """Return the asset; it depends on nothing, so that no failure keeps it from being made."""
 
     @dg.asset(
-        name=STATUS, group_name="corpus", kinds={"markdown"}, op_tags=LAST, output_required=False
+        name=STATUS,
+        group_name="corpus",
+        kinds={"markdown"},
+        owners=list(corpus.settings.owners),
+        tags={SCOPE: "corpus"},
+        op_tags=LAST,
+        output_required=False,
+        config_schema=NOTHING_TO_SET,
     )
     def corpus_status(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult]:
         """How many partitions of each stage are current, stale, missing and blocked; which shards

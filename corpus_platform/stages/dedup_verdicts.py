@@ -28,6 +28,7 @@ __all__ = [
     "publish_verdict",
     "verdict_contents",
     "verdict_table",
+    "verdicts_in_force",
 ]
 
 ASSET, CLUSTERS = "dedup_verdicts", "dedup_clusters"
@@ -85,14 +86,19 @@ def latest_clusters(project: Project) -> Artifact:
     return artifact
 
 
-def verdict_contents(project: Project) -> dict[str, str]:
-    """Return the content hash of each shard's verdict; empty before the first clusters run."""
+def verdicts_in_force(project: Project) -> dict[str, Artifact]:
+    """Return each shard's verdict of the last clusters run; empty before the first."""
     try:
         verdicts = latest_clusters(project).manifest.ledger["verdicts"]
     except Uncleared:
         return {}
     found = {shard: project.store.find(ASSET, shard, key) for shard, key in verdicts.items()}
-    return {shard: artifact.content for shard, artifact in found.items() if artifact is not None}
+    return {shard: artifact for shard, artifact in found.items() if artifact is not None}
+
+
+def verdict_contents(project: Project) -> dict[str, str]:
+    """Return the content hash of each of them."""
+    return {shard: found.content for shard, found in verdicts_in_force(project).items()}
 
 
 @lru_cache(maxsize=2)

@@ -1,6 +1,8 @@
 """Tests of the definitions: what Dagster is shown, and which settings change what."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any  # a config type of Dagster, whose kinds have no public names
 
 import dagster as dg
 import pytest
@@ -161,6 +163,87 @@ def test_another_source_changes_no_code_version(tmp_path: Path) -> None:
     config = tmp_path / "corpus.yaml"
     config.write_text("sources: [{glob: x, crawl: a, fields: {text: t}}]", encoding="utf-8")
     assert _code_versions(build_definitions(config)) == before
+
+
+def test_every_asset_has_owners_a_scope_and_at_most_three_kinds(tmp_path: Path) -> None:
+    specs = _specs(_build(tmp_path, "owners: [team:data, ada@example.org]"))
+    assert all(list(s.owners) == ["team:data", "ada@example.org"] for s in specs.values())
+    scopes = {name: spec.tags["corpus/scope"] for name, spec in specs.items()}
+    assert {name for name, scope in scopes.items() if scope == "shard"} == PER_SHARD
+    assert {name for name, scope in scopes.items() if scope == "corpus"} == WHOLE | {STATUS}
+    assert all(1 <= len(spec.kinds) <= 3 for spec in specs.values())
+    assert {spec.group_name for spec in specs.values()} == {"ingest", "corpus", "tokens"}
+
+
+def test_a_team_answers_for_the_assets_where_nobody_is_named(tmp_path: Path) -> None:
+    assert {tuple(s.owners) for s in _specs(_build(tmp_path)).values()} == {("team:corpus",)}
+
+
+def _settable(config: Any, path: str = "") -> Iterator[str]:
+    """Yield what of a run's configuration may be given, as paths.
+
+    The job of all assets takes names of ops and resources that it has not, and heeds none.
+    """
+    fields = getattr(config, "fields", None)
+    if fields is None or (config.kind.name == "PERMISSIVE_SHAPE" and path.count("/") > 1):
+        yield path
+    for name, field in (fields or {}).items():
+        yield from _settable(field.config_type, f"{path}/{name}")
+
+
+def test_a_launchpad_can_set_how_a_run_is_logged_and_executed_and_nothing_else(
+    tmp_path: Path,
+) -> None:
+    for job in _build(tmp_path).resolve_all_job_defs():
+        settable = set(_settable(job.run_config_schema.config_type))
+        assert settable, job.name
+        others = {p for p in settable if not p.startswith(("/loggers/", "/execution/"))}
+        assert others == set(), job.name
+
+
+def test_the_walk_over_a_jobs_configuration_finds_what_can_be_set() -> None:
+    @dg.asset
+    def takes_anything() -> int:
+        return 1
+
+    @dg.asset(config_schema={"limit": int, "more": dg.Permissive()})
+    def takes_a_limit() -> int:
+        return 2
+
+    defs = dg.Definitions(assets=[takes_anything, takes_a_limit], executor=dg.in_process_executor)
+    (job,) = defs.resolve_all_job_defs()
+    settable = set(_settable(job.run_config_schema.config_type))
+    assert {path for path in settable if path.startswith(("/ops/", "/resources/"))} == {
+        "/ops/takes_anything/config",
+        "/ops/takes_a_limit/config/limit",
+        "/ops/takes_a_limit/config/more",
+        "/resources/io_manager/config/base_dir",
+    }
+
+
+def _jobs_and_ops(defs: dg.Definitions) -> Iterator[tuple[dg.JobDefinition, str]]:
+    for job in defs.resolve_all_job_defs():
+        yield from ((job, node.name) for node in job.nodes)
+
+
+def test_a_run_with_a_made_up_configuration_is_refused_before_it_is_one(tmp_path: Path) -> None:
+    defs = _build(tmp_path)
+    ops = set()
+    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
+        for job, op in _jobs_and_ops(defs):
+            ops.add(op)
+            for given in ({"ops": {op: {"config": {"min_chars": 1}}}}, {"ops": {op: {"x": 1}}}):
+                with pytest.raises(dg.DagsterInvalidConfigError, match=r"min_chars|x"):
+                    job.execute_in_process(instance=instance, run_config=given)
+        assert instance.get_runs() == []
+    assert {*JOB_OF, "corpus_status", "packed_bins_gates", "verify"} <= ops
+
+
+def test_no_run_can_say_where_values_go(tmp_path: Path) -> None:
+    given = {"resources": {"io_manager": {"config": {"base_dir": "/elsewhere"}}}}
+    for job in _build(tmp_path).resolve_all_job_defs():
+        with pytest.raises(dg.DagsterInvalidConfigError, match="base_dir"):
+            dg.validate_run_config(job, given)
 
 
 def test_the_module_of_the_definitions_is_short() -> None:
