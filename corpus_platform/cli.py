@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -141,6 +141,8 @@ def run(config_file: Path, json_file: Path | None) -> None:
         }
         json_file.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
     console.print(crawl_table(crawls, width=console.width))
+    if result.restored:
+        say(console, _restored(result.restored))
     for entry in blocked:
         say(console, f"blocked: {_name(entry)}: {entry.gate}: {entry.reason}")
     for reason in result.failed:
@@ -150,6 +152,14 @@ def run(config_file: Path, json_file: Path | None) -> None:
     where = f"release {release['id']} in {release['path']}" if release else "no release is in force"
     say(console, where)
     sys.exit(3 if result.failed else 1 if blocked else 0)
+
+
+def _restored(shards: Sequence[str]) -> str:
+    named = ", ".join(shards[:3]) + (f" and {len(shards) - 3:,} more" if len(shards) > 3 else "")
+    return (
+        f"warning: the partition keys of registered shards were not in Dagster, and are there again:"
+        f" {named}; to take a shard out: corpus retire SHARD"
+    )
 
 
 def _name(entry: planner.Blocked | planner.Due | Fault) -> str:

@@ -53,6 +53,7 @@ class RunResult:
     survey: Survey
     failed: list[str] = field(default_factory=list)
     refused: list[Blocked] = field(default_factory=list)
+    restored: tuple[str, ...] = ()  # shards whose partition keys somebody had deleted
     executed: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
     peak_rss_bytes: int = 0
@@ -93,8 +94,8 @@ def _run(settings: Settings, config_file: Path, home: Path, watcher: Watcher) ->
         words = "the command that drove this run was killed"
         fail_unfinished(instance, words, tasks=f"{corpus.name}/")
         project = open_project(settings)
-        register(project, instance)
-        result = RunResult(survey(project))
+        restored = register(project, instance).restored
+        result = RunResult(survey(project), restored=restored)
         seconds: Counter[str] = Counter()
         with Workers(instance, project.workers, home / "logs", corpus=corpus.name) as workers:
             for assets in PHASES:
