@@ -30,7 +30,6 @@ MAX_LINE = 600  # characters of one fact, as sent
 MAX_SINGLE = 5  # more facts than that go as one message
 MAX_LISTED = 20  # lines of such a message
 MAX_HEARTBEAT = 20_000  # characters; Slack cuts a message at 40,000
-MAX_REASON = 250
 NOTHING = "a heartbeat without words"  # Slack takes no empty text, and would hold up what follows
 ERROR = ":red_circle: ERROR"
 
@@ -181,7 +180,7 @@ def line(fact: Fact, ui_url: str) -> str:
 def _fitted(head: str, reason: str, link: str) -> str:
     """Join the parts of a line; the reason is cut to what room there is."""
     room = MAX_LINE - len(head) - len(link) - len(": ") - len(" ") - 1
-    return f"{head}: {plain(reason, min(room, MAX_REASON))} {link}".rstrip()
+    return f"{head}: {plain(reason, room)} {link}".rstrip()
 
 
 def _gate_head(fact: GateFailure) -> str:

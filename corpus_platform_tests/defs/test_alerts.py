@@ -1,8 +1,4 @@
-"""What is told in Slack and what is not, once each: real runs on SQLite, and a server for Slack.
-
-Most runs are of tiny definitions whose checks and assets fail as a test wants it; the last tests
-use the real ones over a small corpus.
-"""
+"""What is told when: once each, in order, whatever becomes of Slack, the daemon or the token."""
 
 import datetime
 import logging
@@ -10,334 +6,22 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
 
 import dagster as dg
 import pytest
-import sqlalchemy
+import sqlalchemy as sa
+from sqlalchemy import event
 
 from corpus_platform.defs import alerts, slack
 from corpus_platform.defs.alerts import build_alerts, tell
 from corpus_platform.defs.ledger import recall
 from corpus_platform.defs.location import build_definitions
-from corpus_platform.defs.memory import Memory
-from corpus_platform.defs.partitions import SHARDS_NAME
-from corpus_platform.defs.resources import TASK_TAG, Corpus, load_corpus
+from corpus_platform.defs.resources import load_corpus
 from corpus_platform.errors import MissingExtra, SettingsError
-from corpus_platform_tests.slack_server import SlackServer, fault, hang, ok, refuse, wait
-from corpus_platform_tests.small import SHARDS, register, write_shard
+from corpus_platform_tests.defs.telling import TOKEN, Scene, checked, failing, open_instance
+from corpus_platform_tests.slack_server import fault, hang, ok, refuse, wait
 
-TOKEN = "xoxb-1234-secret"
-SILENT = {"telemetry": {"enabled": False}}
-QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 DAY = 24 * 3600.0
-THINGS = dg.DynamicPartitionsDefinition(name="things")
-Check = Callable[[], dg.AssetCheckResult]
-
-
-def open_instance(folder: Path) -> dg.DagsterInstance:
-    """Open the instance of a folder: SQLite files, as Dagster makes them by default."""
-    folder.mkdir(exist_ok=True)
-    return dg.DagsterInstance.local_temp(str(folder), overrides=SILENT)
-
-
-@dataclass
-class Scene:
-    """An instance, a corpus whose alerts go to a server, and what is run and told there."""
-
-    folder: Path
-    instance: dg.DagsterInstance
-    corpus: Corpus
-    server: SlackServer
-    words: list[str] = field(default_factory=list)
-
-    def tick(self, *, later: float = 0.0) -> str:
-        """Run one tick, `later` seconds from now; return its words."""
-        self.words.append(tell(self.instance, self.corpus, now=time.time() + later))
-        return self.words[-1]
-
-    @property
-    def memory(self) -> Memory:
-        """What ticks know of earlier ones."""
-        return Memory(self.instance, self.corpus.name)
-
-    def run(
-        self,
-        definitions: dg.Definitions,
-        *assets: str,
-        partition: str = "2026-40/a",
-        tags: dict[str, str] | None = None,
-    ) -> dg.ExecuteInProcessResult:
-        """Run assets with their checks for a partition, whatever becomes of it."""
-        self.instance.add_dynamic_partitions("things", [partition])
-        job = dg.define_asset_job("things_job", selection=dg.AssetSelection.assets(*assets))
-        whole = dg.Definitions.merge(definitions, dg.Definitions(jobs=[job]))
-        return whole.resolve_job_def("things_job").execute_in_process(
-            instance=self.instance,
-            partition_key=partition,
-            tags=tags,
-            run_config=QUIET,
-            raise_on_error=False,
-        )
-
-
-@pytest.fixture
-def server() -> Iterator[SlackServer]:
-    """A running stand-in for Slack."""
-    with SlackServer() as running:
-        yield running
-
-
-@pytest.fixture
-def scene(tmp_path: Path, server: SlackServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
-    """A new corpus with a token, before its first tick."""
-    monkeypatch.setenv("SLACK_BOT_TOKEN", TOKEN)
-    monkeypatch.delenv("SLACK_CHANNEL", raising=False)
-    monkeypatch.delenv("CORPUS_UI_URL", raising=False)
-    config = tmp_path / "corpus.yaml"
-    config.write_text(
-        "sources: [{glob: 'source/crawl={crawl}/*'}]\n"
-        f"alerts: {{slack: {{base_url: '{server.base_url}'}}, ui_url: 'http://ui:3000/'}}\n"
-    )
-    with open_instance(tmp_path / "instance") as instance:
-        yield Scene(tmp_path, instance, load_corpus(config), server)
-
-
-@pytest.fixture
-def begun(scene: Scene) -> Scene:
-    """The same after its first tick, which found nothing."""
-    assert scene.tick() == "nothing new to tell"
-    return scene
-
-
-def failing(
-    *,
-    gate: str = "fits",
-    content: str = "c1",
-    severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR,
-    reason: str = "too much of it",
-) -> Check:
-    """Return what a failing check says."""
-    metadata = {"value": 0.6, "limit": 0.5, "reason": reason, "content": content}
-    return lambda: dg.AssetCheckResult(
-        asset_key="thing", check_name=gate, passed=False, severity=severity, metadata=metadata
-    )
-
-
-def crashing() -> dg.AssetCheckResult:
-    """Raise instead of saying anything."""
-    raise ZeroDivisionError("no documents to divide by")
-
-
-def checked(*checks: tuple[str, Check], blocking: bool = True) -> dg.Definitions:
-    """Return an asset `thing` with checks, and `next_thing` after it; both may be retried twice."""
-    retry = dg.RetryPolicy(max_retries=2)
-
-    @dg.asset(partitions_def=THINGS, retry_policy=retry)
-    def thing() -> None: ...
-
-    @dg.asset(partitions_def=THINGS, deps=[thing], retry_policy=retry)
-    def next_thing() -> None: ...
-
-    specs = [
-        dg.AssetCheckSpec(name, asset="thing", blocking=blocking, partitions_def=THINGS)
-        for name, _ in checks
-    ]
-
-    @dg.multi_asset_check(name="thing_gates", specs=specs)
-    def thing_gates() -> Iterator[dg.AssetCheckResult]:
-        for _, check in checks:
-            yield check()
-
-    return dg.Definitions(
-        assets=[thing, next_thing], asset_checks=[thing_gates], executor=dg.in_process_executor
-    )
-
-
-def raising(error: Callable[[], Exception], *, retries: int = 0) -> dg.Definitions:
-    """Return an asset `thing` that raises."""
-
-    @dg.asset(partitions_def=THINGS, retry_policy=dg.RetryPolicy(max_retries=retries))
-    def thing() -> None:
-        raise error()
-
-    return dg.Definitions(assets=[thing], executor=dg.in_process_executor)
-
-
-def refusing(
-    *,
-    asset: str = "thing",
-    gate: str = "fits",
-    content: str = "c1",
-    reason: str = "too much of it",
-    partition: str = "2026-40/a",
-) -> dg.Definitions:
-    """Return an asset `thing` that refuses to read an artifact for a gate of its."""
-    metadata = {
-        "asset": asset,
-        "partition": partition,
-        "gate": gate,
-        "reason": reason,
-        "content": content,
-    }
-    words = f"{asset}: {gate}: {reason}"
-    return raising(lambda: dg.Failure(words, metadata=metadata, allow_retries=False))
-
-
-def test_a_warning_in_a_run_that_succeeds_is_told_with_all_that_is_known(begun: Scene) -> None:
-    warning = failing(severity=dg.AssetCheckSeverity.WARN)
-    run = begun.run(checked(("fits", warning), blocking=False), "thing", "next_thing")
-    assert run.success
-    assert begun.tick() == "told 1"
-    assert begun.server.texts == [
-        ":large_yellow_circle: WARN thing [2026-40/a]: check fits 0.6 against limit 0.5:"
-        f" too much of it <http://ui:3000/runs/{run.run_id}|run {run.run_id[:8]}>"
-    ]
-    assert begun.tick() == "nothing new to tell"
-
-
-def test_a_failed_blocking_check_of_retried_assets_is_one_message(begun: Scene) -> None:
-    definitions = checked(("fits", failing()))
-    assert not begun.run(definitions, "thing", "next_thing").success
-    begun.tick()
-    assert not begun.run(definitions, "thing", "next_thing").success  # a re-run
-    begun.tick()
-    assert len(begun.server.texts) == 1
-    assert begun.server.texts[0].startswith(":red_circle: ERROR thing [2026-40/a]: check fits 0.6")
-
-
-def test_failures_of_other_content_or_partition_are_other_failures(begun: Scene) -> None:
-    begun.run(checked(("fits", failing())), "thing")
-    begun.run(checked(("fits", failing(content="c2"))), "thing")
-    begun.run(checked(("fits", failing())), "thing", partition="2026-40/b")
-    begun.tick()
-    assert ["2026-40/b" in text for text in begun.server.texts] == [False, False, True]
-
-
-def test_a_check_that_raises_is_told_once(begun: Scene) -> None:
-    definitions = checked(("fits", crashing))
-    run = begun.run(definitions, "thing")
-    begun.tick()
-    begun.run(definitions, "thing")
-    begun.tick()
-    assert begun.server.texts == [
-        ":red_circle: ERROR thing [2026-40/a]: check thing_gates crashed: ZeroDivisionError:"
-        f" no documents to divide by <http://ui:3000/runs/{run.run_id}|run {run.run_id[:8]}>"
-    ]
-
-
-def test_a_failed_run_is_told_once_however_often_its_step_was_tried(begun: Scene) -> None:
-    begun.run(raising(lambda: OSError("disk full"), retries=2), "thing")
-    begun.tick()
-    begun.tick()
-    [text] = begun.server.texts
-    assert "ERROR thing [2026-40/a]: run of things_job failed: OSError: disk full <" in text
-
-
-def test_each_failed_run_is_told(begun: Scene) -> None:
-    for _ in range(2):
-        begun.run(raising(lambda: OSError("disk full")), "thing")
-    begun.tick()
-    assert len(begun.server.texts) == 2
-
-
-def test_a_run_that_died_without_a_failed_step_is_told_with_what_was_reported(begun: Scene) -> None:
-    run = begun.run(checked(), "thing").dagster_run
-    begun.instance.report_run_failed(run, "the worker process ended by signal 9")
-    begun.tick()
-    assert "things_job failed: the worker process ended by signal 9 <" in begun.server.texts[0]
-
-
-def test_a_canceled_run_is_not_told(begun: Scene) -> None:
-    begun.instance.report_run_canceled(begun.run(checked(), "thing").dagster_run)
-    assert begun.tick() == "nothing new to tell"
-
-
-def test_a_run_is_told_in_its_last_try_only(begun: Scene) -> None:
-    broken = raising(lambda: OSError("disk full"))
-    first = begun.run(broken, "thing", tags={"dagster/will_retry": "true"})
-    assert begun.tick() == "nothing new to tell"
-    last = begun.run(broken, "thing", tags={"dagster/parent_run_id": first.run_id})
-    begun.tick()
-    begun.tick(later=2 * 3600)
-    [text] = [text for text in begun.server.texts if "missed" not in text and "night" not in text]
-    assert last.run_id in text
-
-
-def test_a_retry_that_was_announced_and_never_came_is_told_after_an_hour(begun: Scene) -> None:
-    begun.run(raising(lambda: OSError("full")), "thing", tags={"dagster/will_retry": "true"})
-    assert begun.tick(later=3000) == "nothing new to tell"
-    begun.tick(later=3700)
-    assert ["OSError: full" in text for text in begun.server.texts[:1]] == [True]
-
-
-def test_what_a_gate_says_is_told_although_its_run_will_be_tried_again(begun: Scene) -> None:
-    definitions = checked(("fits", failing()))
-    begun.run(definitions, "thing", tags={"dagster/will_retry": "true"})
-    begun.tick()
-    assert len(begun.server.texts) == 1
-
-
-def test_a_refusal_for_a_failure_that_was_told_is_no_second_message(begun: Scene) -> None:
-    begun.run(checked(("fits", failing())), "thing")
-    begun.tick()
-    assert not begun.run(refusing(), "thing").success
-    assert begun.tick() == "nothing new to tell"
-    assert len(begun.server.texts) == 1
-
-
-def test_a_refusal_that_nothing_told_before_is_told_once(begun: Scene) -> None:
-    for _ in range(2):
-        begun.run(refusing(gate="intact", content="", reason="a.parquet: gone"), "thing")
-        begun.tick()
-    [text] = begun.server.texts
-    assert "ERROR thing [2026-40/a]: check intact: a.parquet: gone <" in text
-
-
-def test_a_refusal_without_content_for_another_reason_is_another_failure(begun: Scene) -> None:
-    for reason in ("a.parquet: gone", "b.parquet: gone"):
-        begun.run(refusing(gate="intact", content="", reason=reason), "thing")
-    begun.tick()
-    assert len(begun.server.texts) == 2
-
-
-def test_what_is_missing_because_a_failure_was_told_gives_no_message(begun: Scene) -> None:
-    refused = refusing(asset="raw_shards", gate="fits")
-    begun.run(refused, "thing")
-    begun.tick()
-    missing = refusing(asset="minhash_signatures", gate="current", content="", reason="missing")
-    begun.run(missing, "thing")
-    assert begun.tick() == "nothing new to tell"
-
-
-def test_what_is_missing_for_no_reason_that_was_told_is_told(begun: Scene) -> None:
-    missing = refusing(asset="minhash_signatures", gate="current", content="", reason="missing")
-    begun.run(missing, "thing")
-    begun.run(missing, "thing")
-    begun.tick()
-    [text] = begun.server.texts
-    assert "minhash_signatures [2026-40/a]: check current: missing" in text
-
-
-@pytest.mark.parametrize(
-    ("asset", "gate"),
-    [("dedup_clusters", "uncleared"), ("shuffled_bins", "uncleared"), ("shuffled_bins", "whole")],
-)
-def test_gates_that_only_repeat_which_shards_are_left_out_give_no_message(
-    asset: str, gate: str, begun: Scene
-) -> None:
-    begun.run(refusing(asset=asset, gate=gate, partition=""), "thing")
-    assert begun.tick() == "nothing new to tell"
-
-
-def test_runs_that_another_corpus_drove_are_left_to_its_own_sensor(begun: Scene) -> None:
-    broken = raising(lambda: OSError("disk full"))
-    begun.run(broken, "thing", tags={TASK_TAG: "00000000/abc"})
-    assert begun.tick() == "nothing new to tell"
-    begun.run(broken, "thing", tags={TASK_TAG: f"{begun.corpus.name}/abc"})
-    assert begun.tick() == "told 1"
 
 
 def test_what_failed_before_the_first_tick_is_not_told(scene: Scene) -> None:
@@ -604,20 +288,22 @@ def test_a_tick_without_news_is_a_few_queries(begun: Scene) -> None:
         if not statement.startswith("PRAGMA"):
             statements.append(statement)
 
-    sqlalchemy.event.listen(sqlalchemy.Engine, "before_cursor_execute", note)
+    event.listen(sa.Engine, "before_cursor_execute", note)
     try:
         assert begun.tick() == "nothing new to tell"
     finally:
-        sqlalchemy.event.remove(sqlalchemy.Engine, "before_cursor_execute", note)
+        event.remove(sa.Engine, "before_cursor_execute", note)
     assert len(statements) == 4  # the ledger, the runs, the heartbeats, the night
 
 
 def test_there_is_a_sensor_only_where_a_channel_was_named(
-    scene: Scene, finished: Path, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain = load_corpus(finished)
-    assert build_alerts(plain) == []
     assert [sensor.name for sensor in build_alerts(scene.corpus)] == ["slack_alerts"]
+    config = scene.folder / "plain.yaml"
+    config.write_text("sources: [{glob: 'source/crawl={crawl}/*'}]\n")
+    plain = load_corpus(config)
+    assert build_alerts(plain) == []
     monkeypatch.setenv("SLACK_CHANNEL", "#ops")
     assert len(build_alerts(plain)) == 1
 
@@ -629,74 +315,3 @@ def test_the_sensor_runs_from_the_start_and_its_tick_says_what_it_did(scene: Sce
     assert sensor.minimum_interval_seconds == 30
     tick = sensor.evaluate_tick(dg.build_sensor_context(instance=scene.instance))
     assert tick.skip_message == "nothing new to tell"
-
-
-BAD = "2026-44/part-00009.jsonl.gz"
-NO_SHARD_LEFT_OUT = "checks: {max_uncleared_share: 0.1}\n"
-ONE_LEFT_OUT = "checks: {max_uncleared_share: 0.5}\n"
-
-
-def with_a_bad_shard(config: Path, base_url: str) -> None:
-    """Add a shard of which two thirds of the documents are too short, and where alerts go."""
-    folder = config.parent / "source" / "crawl=2026-44"
-    long = [{"id": f"long-{i}", "text": f"{i} {'word after word ' * 30}"} for i in range(50)]
-    short = [{"id": f"short-{i}", "text": f"Too short {i}."} for i in range(100)]
-    write_shard(folder / "part-00009.jsonl.gz", [*long, *short])
-    with config.open("a") as file:
-        file.write(f"alerts: {{slack: {{base_url: '{base_url}'}}}}\n{NO_SHARD_LEFT_OUT}")
-
-
-def run_job(scene: Scene, job: str, partition: str | None = None) -> bool:
-    """Run a job of the real definitions; return whether it succeeded."""
-    resolved = build_definitions(scene.corpus.config_file).resolve_job_def(job)
-    result = resolved.execute_in_process(
-        instance=scene.instance,
-        partition_key=partition,
-        run_config=QUIET,
-        raise_on_error=False,
-    )
-    return result.success
-
-
-def run_asset(scene: Scene, asset: str) -> bool:
-    """Run one asset for the bad shard in a run of its own, as a backfill does."""
-    job = dg.define_asset_job("alone", selection=dg.AssetSelection.assets(asset))
-    whole = dg.Definitions.merge(
-        build_definitions(scene.corpus.config_file), dg.Definitions(jobs=[job])
-    )
-    result = whole.resolve_job_def("alone").execute_in_process(
-        instance=scene.instance, partition_key=BAD, run_config=QUIET, raise_on_error=False
-    )
-    return result.success
-
-
-def test_a_bad_shard_is_one_message_wherever_what_comes_after_it_is_refused(
-    finished: Path, server: SlackServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SLACK_BOT_TOKEN", TOKEN)
-    with_a_bad_shard(finished, server.base_url)
-    corpus = load_corpus(finished)
-    keys = register(corpus.project())
-    with open_instance(tmp_path / "instance") as instance:
-        instance.add_dynamic_partitions(SHARDS_NAME, keys)
-        scene = Scene(tmp_path, instance, corpus, server)
-        scene.tick()
-        assert not run_job(scene, "ingest_shard", BAD)
-        scene.tick()
-        assert not run_job(scene, "ingest_shard", BAD)  # by the next night
-        assert not run_asset(scene, "minhash_signatures")
-        assert not run_job(scene, "build_corpus")
-        assert not run_asset(scene, "packed_bins")
-        scene.tick()
-        finished.write_text(finished.read_text().replace(NO_SHARD_LEFT_OUT, ONE_LEFT_OUT))
-        assert run_job(scene, "build_corpus")
-        assert not run_asset(scene, "packed_bins")
-        for shard in SHARDS:
-            assert run_job(scene, "pack_shard", shard)
-        run_job(scene, "publish_release")
-        scene.tick()
-    [text] = server.texts
-    assert text.startswith(
-        f":red_circle: ERROR cleaned_documents [{BAD}]: check drop_rate_too_short 0.666667 against"
-        " limit 0.5: dropped/too_short 0.6667 of 150 documents, limit 0.5 <http://127.0.0.1:3000/"
-    )

@@ -2,7 +2,6 @@
 
 import logging
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,16 +10,8 @@ from corpus_platform.config import Settings
 from corpus_platform.defs import slack as module
 from corpus_platform.defs.slack import NotPosted, Slack, connect, is_wanted
 from corpus_platform.errors import MissingExtra, SettingsError
+from corpus_platform_tests.defs.telling import TOKEN
 from corpus_platform_tests.slack_server import Answer, SlackServer, fault, hang, refuse, wait
-
-TOKEN = "xoxb-1234-secret"
-
-
-@pytest.fixture
-def server() -> Iterator[SlackServer]:
-    """A running stand-in."""
-    with SlackServer() as running:
-        yield running
 
 
 def settings(alerts: dict[str, object]) -> Settings:
