@@ -106,7 +106,7 @@ def _prune_history(corpus: Corpus) -> dg.JobDefinition:
     @dg.op(out=dg.Out(dg.Nothing), config_schema=NOTHING_TO_SET)
     def remove_old_runs(context: dg.OpExecutionContext) -> dg.Output[None]:
         """Remove runs that ended long ago, except what the UI shows of a partition or a check."""
-        before = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=days)
+        before = _now() - datetime.timedelta(days=days)
         done = prune(context.instance, before, progress=_logged(context, "old runs"))
         context.log.info(
             f"{done.removed:,} runs removed, {done.kept:,} kept, of those that ended more than"
@@ -121,6 +121,10 @@ def _prune_history(corpus: Corpus) -> dg.JobDefinition:
         remove_old_runs()
 
     return prune_history
+
+
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)
 
 
 def _logged(context: dg.OpExecutionContext, what: str) -> Callable[[int, int], None]:
@@ -140,9 +144,10 @@ def _in_words(faults: Sequence[Fault]) -> str:
     """Return the count and the first faults."""
     first = "; ".join(f"{_place(f)}: {f.reason[:MAX_CHARS]}" for f in faults[:NAMED])
     more = f"; and {len(faults) - NAMED:,} more" if len(faults) > NAMED else ""
+    count = "1 fault" if len(faults) == 1 else f"{len(faults):,} faults"
     return (
-        f"{len(faults):,} faults: {first}{more}; `corpus run` makes damaged products again, and"
-        " `corpus verify` lists all"
+        f"{count}: {first}{more}; `corpus run` makes damaged products again, and `corpus verify`"
+        " lists all"
     )
 
 
