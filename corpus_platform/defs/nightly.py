@@ -152,8 +152,11 @@ def _warn(context: dg.ScheduleEvaluationContext, found: Registered, trouble: str
         context.log.warning(f"{len(found.gone)} shards are listed no more, and stay: {names}")
     if found.left:
         context.log.info(f"{found.left} more new shards are listed, and left for the next nights")
-    for shard in found.restored[:20]:
-        context.log.warning(f"partition {shard} was deleted, and is added again")
+    if found.restored:
+        names = ", ".join(found.restored[:5])
+        context.log.warning(
+            f"{len(found.restored)} partitions are not in this instance, and are added again: {names}"
+        )
 
 
 def _free(instance: dg.DagsterInstance, scheduled: str, shards: Iterable[str]) -> list[str]:

@@ -79,6 +79,10 @@ def latest_path(project: Project) -> Path:
 
 def latest_clusters(project: Project) -> Artifact:
     """Return the clusters artifact whose verdicts count; raise Uncleared when there is none."""
+    return project.once("latest_clusters", lambda: _latest_clusters(project))
+
+
+def _latest_clusters(project: Project) -> Artifact:
     key = read_pointer(latest_path(project)).get("key")
     artifact = project.store.find(CLUSTERS, None, key) if isinstance(key, str) else None
     if artifact is None:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version as package_version
 from pathlib import Path
+from typing import Any, TypeVar  # Any: what `once` keeps, of whatever type it was asked for
 
 import polars as pl
 
@@ -40,6 +41,7 @@ UNREADABLE = (
     pl.exceptions.PolarsError,
     pl.exceptions.PanicException,
 )
+T = TypeVar("T")
 Progress = Callable[[int, int | None], None]  # units done so far, units in all where known
 LIBRARIES = ("pyarrow", "polars", "numpy", "tokenizers", "datasketch", "xxhash", "msgspec")
 
@@ -129,6 +131,7 @@ class Project:
         self._memo: dict[tuple[str, str | None], Expected | Uncleared] | None = None
         self._cleared: dict[str, Uncleared | None] = {}
         self._judged: dict[Path, Uncleared | None] | None = None
+        self._known: dict[str, Any] = {}
 
     @property
     def workers(self) -> int:
@@ -161,12 +164,20 @@ class Project:
     @contextlib.contextmanager
     def unchanging(self) -> Generator[None]:
         """Remember what is wanted while the block runs: nothing may be made meanwhile."""
-        self._memo, self._cleared, self._judged = {}, {}, {}
+        self._memo, self._cleared, self._judged, self._known = {}, {}, {}, {}
         try:
             with self.store.unchanging():
                 yield
         finally:
             self._memo = self._judged = None
+
+    def once(self, name: str, find: Callable[[], T]) -> T:
+        """Return what `find` does; found once under a name inside `unchanging`."""
+        if self._memo is None:
+            return find()
+        if name not in self._known:
+            self._known[name] = find()
+        return self._known[name]
 
     def _expect(self, asset: str, partition: str | None) -> Expected:
         stage = self.chain[asset]
