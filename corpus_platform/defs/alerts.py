@@ -36,6 +36,7 @@ __all__ = ["build_alerts", "tell"]
 
 UI_URL = "CORPUS_UI_URL"
 MAX_RUNS = 200  # read in one tick
+MAX_RUNNING = 20  # looked into in each tick; what they say is read again when they ended
 LATE_SECONDS = 600.0  # a run's last change may be seen so long after the time that it bears
 RETRY_SECONDS = 3600.0  # a retry that Dagster announced and did not begin by then never comes
 GRACE_SECONDS = 3600.0  # for the night to start
@@ -111,7 +112,7 @@ class _Tick:
     def run(self, slack: Slack) -> str:
         """Find what is waiting, post it, and note how far all is done with."""
         reads, more = self._read_runs()
-        found = [fact for read in reads for fact in read.facts]
+        found = [fact for read in [*reads, *self._running()] for fact in read.facts]
         waiting, silent = self._sorted_out([*found, *self._nights()])
         self._ledger.note(silent, self._now)
         words = self._post(slack, waiting)
@@ -162,6 +163,12 @@ class _Tick:
             if ledger.done.get(run.run_id) != changed:
                 reads.append(self._read(run, changed))
         return reads, len(records) == MAX_RUNS + len(ledger.done)
+
+    def _running(self) -> list[_Read]:
+        """Return the newest runs that are still at work, for what gates have said in them."""
+        started = dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED])
+        runs = self._instance.get_runs(started, limit=MAX_RUNNING)
+        return [self._read(run, self._now) for run in runs]
 
     def _read(self, run: dg.DagsterRun, changed: float) -> _Read:
         task = run.tags.get(TASK_TAG, "")

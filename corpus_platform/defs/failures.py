@@ -29,7 +29,7 @@ Kind = TypeVar("Kind", str, float)
 
 
 def failures_of(instance: dg.DagsterInstance, run: dg.DagsterRun, *, retried: bool) -> list[Fact]:
-    """Return what failed in a run that ended; of one that is `retried`, only what gates say."""
+    """Return what failed in a run; of one that is `retried`, or still at work, what gates say."""
     entries = [
         r.event_log_entry for r in instance.get_records_for_run(run.run_id, of_type=TOLD_BY).records
     ]

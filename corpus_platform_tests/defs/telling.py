@@ -100,15 +100,21 @@ def crashing() -> dg.AssetCheckResult:
     raise ZeroDivisionError("no documents to divide by")
 
 
-def checked(*checks: tuple[str, Check], blocking: bool = True) -> dg.Definitions:
-    """Return an asset `thing` with checks, and `next_thing` after it; both may be retried twice."""
+def checked(
+    *checks: tuple[str, Check], blocking: bool = True, then: Callable[[], object] = bool
+) -> dg.Definitions:
+    """Return an asset `thing` with checks, and `next_thing` after it; both may be retried twice.
+
+    `then` is called by `next_thing`.
+    """
     retry = dg.RetryPolicy(max_retries=2)
 
     @dg.asset(partitions_def=THINGS, retry_policy=retry)
     def thing() -> None: ...
 
     @dg.asset(partitions_def=THINGS, deps=[thing], retry_policy=retry)
-    def next_thing() -> None: ...
+    def next_thing() -> None:
+        then()
 
     specs = [
         dg.AssetCheckSpec(name, asset="thing", blocking=blocking, partitions_def=THINGS)

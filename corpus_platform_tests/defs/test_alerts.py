@@ -293,7 +293,7 @@ def test_a_tick_without_news_is_a_few_queries(begun: Scene) -> None:
         assert begun.tick() == "nothing new to tell"
     finally:
         event.remove(sa.Engine, "before_cursor_execute", note)
-    assert len(statements) == 4  # the ledger, the runs, the heartbeats, the night
+    assert len(statements) == 5  # the ledger, runs ended and at work, the heartbeats, the night
 
 
 def test_there_is_a_sensor_only_where_a_channel_was_named(

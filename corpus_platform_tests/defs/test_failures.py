@@ -42,6 +42,13 @@ def test_a_warning_in_a_run_that_succeeds_is_told_with_all_that_is_known(begun: 
     assert begun.tick() == "nothing new to tell"
 
 
+def test_a_warning_in_a_run_that_goes_on_is_told_at_once_and_once(begun: Scene) -> None:
+    warning = failing(severity=dg.AssetCheckSeverity.WARN)
+    begun.run(checked(("fits", warning), then=begun.tick), "thing", "next_thing")
+    assert begun.words[1:] == ["told 1"]
+    assert begun.tick() == "nothing new to tell"
+
+
 def test_a_failed_blocking_check_of_retried_assets_is_one_message(begun: Scene) -> None:
     definitions = checked(("fits", failing()))
     assert not begun.run(definitions, "thing", "next_thing").success
