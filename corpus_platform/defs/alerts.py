@@ -210,7 +210,8 @@ class _Tick:
         late = expected.timestamp() + GRACE_SECONDS
         if not self._ledger.since < expected.timestamp() or self._now < late:
             return
-        if last is None or datetime.datetime.fromisoformat(last) < expected:
+        started = 0.0 if last is None else datetime.datetime.fromisoformat(last).timestamp()
+        if started < expected.timestamp():
             yield MissedNight(expected.isoformat(), last, late, self._corpus.outdated())
 
 
@@ -248,7 +249,8 @@ def _is_retried(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool | None
 def _last_expected(schedule: ScheduleSettings, now: float) -> datetime.datetime:
     """Return when the schedule was last to start a night."""
     here = datetime.datetime.fromtimestamp(now, tz=ZoneInfo(schedule.timezone))
-    return next(CronSim(schedule.cron, here, reverse=True))
+    # Of an hour that comes twice, Dagster's schedules take the later one.
+    return next(CronSim(schedule.cron, here, reverse=True)).replace(fold=1)
 
 
 def _ui_url(corpus: Corpus) -> str:

@@ -2,6 +2,8 @@
 
 A failed check, whatever became of its run; a refusal by a stage; a check that crashed; and, where
 none of these is the cause, the run itself. What was told before is no matter of this module.
+Runs are read one by one: that keeps their order and costs nothing while none ends, where the
+history of checks is paged check by check, and not at all over all runs on SQLite.
 """
 
 from collections.abc import Iterator, Mapping

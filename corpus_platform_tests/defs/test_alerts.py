@@ -211,6 +211,18 @@ def test_a_night_that_was_started_is_not_missed(scene: Scene) -> None:
     assert tell(scene.instance, scene.corpus, now=at_utc(11, 9)) == "nothing new to tell"
 
 
+def test_a_night_in_the_hour_that_comes_twice_is_expected_in_the_later_one(scene: Scene) -> None:
+    with scene.corpus.config_file.open("a") as config:
+        config.write("schedule: {timezone: Europe/Berlin}\n")
+    corpus, autumn = load_corpus(scene.corpus.config_file), datetime.datetime(2026, 10, 25)
+    utc = autumn.replace(tzinfo=datetime.UTC).timestamp()
+    hour = 3600.0
+    tell(scene.instance, corpus, now=utc - 5 * hour)
+    assert tell(scene.instance, corpus, now=utc + 1.9 * hour) == "nothing new to tell"
+    assert tell(scene.instance, corpus, now=utc + 2.1 * hour) == "told 1"  # 02:00 was 01:00 UTC
+    assert "the night of 2026-10-25T02:00:00+01:00 was not" in scene.server.texts[0]
+
+
 def test_a_night_before_the_first_tick_is_not_missed(scene: Scene) -> None:
     tell(scene.instance, scene.corpus, now=at_utc(10, 2, 1))
     assert tell(scene.instance, scene.corpus, now=at_utc(10, 9)) == "nothing new to tell"
