@@ -237,10 +237,11 @@ class Corpus:
         return [run.status for run in self.dagster_runs()]
 
     def materialized(self) -> list[tuple[str, str]]:
-        """Return asset and partition of every materialization that Dagster has recorded."""
+        """Return asset and partition of every materialization of a product that Dagster has recorded."""
         with dg.DagsterInstance.from_config(str(self.data / ".dagster")) as instance:
             return sorted(
                 (key.to_user_string(), record.partition_key or "")
                 for key in instance.all_asset_keys()
+                if key != dg.AssetKey("corpus_status")
                 for record in instance.fetch_materializations(key, limit=1000).records
             )
