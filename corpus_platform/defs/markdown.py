@@ -1,7 +1,8 @@
 """Text of shards, and of errors about them, as Markdown that shows it and does nothing else.
 
-Names and reasons may hold whatever a crawl held. Nothing of it becomes markup, a link or another
-column of a table.
+Names and reasons may hold whatever a crawl held. Nothing of it becomes markup or another column of
+a table. A bare address may be shown as a link to itself, and to nowhere else: Dagster's UI makes it
+one whatever is escaped.
 """
 
 import re
@@ -10,10 +11,9 @@ from collections.abc import Sequence
 __all__ = ["cell", "table"]
 
 MAX_CHARS = 300
-# Entities for HTML, since not every reader of Markdown takes a backslash for it; what would begin
-# a link by itself (`http:`, `www.`, `a@b`) is among the rest.
+# Entities for HTML, since not every reader of Markdown takes a backslash for it.
 ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
-MARKUP = re.compile(r"([\\`*_{}\[\]()#!|~^$:@]|(?<=[wW])\.)")
+MARKUP = re.compile(r"([\\`*_{}\[\]()#!|~^$])")
 
 
 def cell(text: str, *, limit: int = MAX_CHARS) -> str:

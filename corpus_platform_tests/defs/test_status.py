@@ -209,7 +209,7 @@ def test_what_a_reason_quotes_of_a_shard_is_text(corpus: Corpus) -> None:
     assert isinstance(value, dg.MarkdownMetadataValue)
     heading, rule, row = str(value.value).split("\n")
     assert (heading.count("|"), rule.count("|")) == (6, 6)
-    start = r"| a/\|x | cleaned\_documents | readable | line 3\: &lt;script&gt;alert\(1\)&lt;/scr"
+    start = r"| a/\|x | cleaned\_documents | readable | line 3: &lt;script&gt;alert\(1\)&lt;/scr"
     assert row.startswith(start)
     assert len(row) < 500
 
