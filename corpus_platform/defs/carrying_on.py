@@ -43,7 +43,7 @@ def build_sensor(corpus: Corpus, jobs: dg.Definitions) -> dg.SensorDefinition:
     @dg.sensor(
         name="carry_on",
         jobs=list(jobs.jobs or ()),
-        minimum_interval_seconds=30,
+        minimum_interval_seconds=15,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Makes what follows from the shards: clusters, packs, then a release.",
     )

@@ -1,7 +1,7 @@
 """`corpus ui`: the Dagster web server and daemon over the instance of a corpus.
 
-Both are held on a leash, so that they and the runs they started end with this process however it
-ends. One `corpus ui` at a time serves an instance: two daemons would launch everything twice.
+They and the runs they started end with this process however it ends. One `corpus ui` at a time
+serves an instance: two daemons would launch everything twice.
 """
 
 import contextlib
@@ -9,28 +9,24 @@ import http.client
 import logging
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import dagster as dg
 
 from corpus_platform.config import Settings
 from corpus_platform.defs.address import LOOPBACK, Address, address_on, listening_ip
-from corpus_platform.defs.home import open_instance, packaged, prepare_home
-from corpus_platform.defs.leashed import GRACE_SECONDS
+from corpus_platform.defs.home import open_instance, prepare_home
+from corpus_platform.defs.programs import URL_VARIABLE, Program, all_alive, start, stop
 from corpus_platform.defs.registering import register
 from corpus_platform.defs.workers import is_driven
-from corpus_platform.errors import Busy, CorpusError, StageFailed
+from corpus_platform.errors import Busy, CorpusError
 from corpus_platform.stages.chain import open_project
 from corpus_platform.storage import lease, sources
 
 __all__ = ["fail_left_over", "serve"]
 
-URL_VARIABLE = "CORPUS_UI_URL"  # where links in alerts lead
 BEGUN = (
     dg.DagsterRunStatus.STARTING,
     dg.DagsterRunStatus.STARTED,
@@ -57,21 +53,22 @@ def serve(
     with _interrupted_by_signals(), _sole(home):
         address = address_on(ip, port)
         fail_left_over("the web UI that ran it ended before it did")
-        programs: list[_Program] = []
+        programs: list[Program] = []
         try:
             for line in (*_warnings(settings, address), *_registered(settings)):
                 say(line)
             say("starting the Dagster web server and daemon ...")
-            programs += _start(home, address, _link(settings, address))
+            start(programs, home, address, _link(settings, address))
             _await_page(address, programs)
             say(f"web UI: {address.url.rstrip('/')} (instance {home}); stop with Ctrl-C")
             while True:
-                _all_alive(programs)
+                all_alive(programs)
                 time.sleep(0.3)
         except KeyboardInterrupt:
             say("stopping ...")
         finally:
-            _stop(programs)
+            stop(programs)
+            fail_left_over("the web UI that ran it was stopped before it ended")
     return 0
 
 
@@ -152,43 +149,10 @@ def _sole(home: Path) -> Generator[None]:
         yield
 
 
-@dataclass(frozen=True)
-class _Program:
-    name: str
-    log: Path
-    process: subprocess.Popen[bytes]
-
-
-def _start(home: Path, address: Address, link: str) -> list[_Program]:
-    target = ["-w", str(packaged("workspace.yaml"))]
-    web = ["dagster_webserver", "-h", address.ip, "-p", str(address.port), *target]
-    daemon = ["dagster._daemon", "run", *target]
-    logs = home / "logs"
-    return [
-        _leash("web server", logs / "web.log", web, link),
-        _leash("daemon", logs / "daemon.log", daemon, link),
-    ]
-
-
-def _leash(name: str, log: Path, arguments: list[str], link: str) -> _Program:
-    log.parent.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "corpus_platform.defs.leashed", *arguments]
-    with log.open("ab") as output:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-            env={**os.environ, URL_VARIABLE: link},
-        )
-    return _Program(name, log, process)
-
-
-def _await_page(address: Address, programs: list[_Program]) -> None:
+def _await_page(address: Address, programs: list[Program]) -> None:
     """Return when the page answers."""
     while True:
-        _all_alive(programs)
+        all_alive(programs)
         connection = http.client.HTTPConnection(address.reached_at, address.port, timeout=5)
         try:
             connection.request("GET", "/")
@@ -198,26 +162,3 @@ def _await_page(address: Address, programs: list[_Program]) -> None:
             time.sleep(0.2)
         finally:
             connection.close()
-
-
-def _all_alive(programs: list[_Program]) -> None:
-    for program in programs:
-        if (code := program.process.poll()) is not None:
-            raise StageFailed(
-                f"the {program.name} ended with exit code {code}; its log is {program.log}"
-            )
-
-
-def _stop(programs: list[_Program]) -> None:
-    """Let go of the leashes and wait; then report the runs that this cut short."""
-    for program in programs:
-        if program.process.stdin is not None:
-            program.process.stdin.close()
-    until = time.monotonic() + GRACE_SECONDS + 5
-    for program in programs:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            program.process.wait(max(0.0, until - time.monotonic()))
-        with contextlib.suppress(ProcessLookupError):  # all went well: nothing is left of it
-            os.killpg(program.process.pid, signal.SIGKILL)
-        program.process.wait()
-    fail_left_over("the web UI that ran it was stopped before it ended")
