@@ -376,6 +376,19 @@ def test_a_key_that_is_deleted_in_the_ui_alone_is_there_again_and_nothing_is_due
     assert released.released() == {A, B, C}
 
 
+@pytest.mark.slow
+def test_the_command_warns_of_a_key_that_was_deleted_in_the_ui(released: Small) -> None:
+    corpus = Corpus(released.config.parent)
+    home = {"DAGSTER_HOME": str(corpus.folder / "home")}
+    released.instance.delete_dynamic_partition(SHARDS_NAME, B)
+    ended, result = corpus.run(environment=home)
+    assert (ended.code, result["outcome"]) == (0, "complete"), ended.printed
+    assert "warning: the partition keys of registered shards were not in Dagster" in ended.printed
+    assert f"are there again: {B}; to take a shard out" in " ".join(ended.printed.split())
+    assert set(released.instance.get_dynamic_partitions(SHARDS_NAME)) == {A, B, C}
+    assert "warning: the partition keys" not in corpus.run(environment=home)[0].printed
+
+
 def test_a_shard_that_comes_back_with_other_bytes_is_blocked_until_they_are_accepted(
     released: Small,
 ) -> None:
