@@ -63,7 +63,10 @@ def _copy(
         names = member_names(shard)
         for member, name in zip(shard.members, names, strict=True):
             before = stamp(Path(member))
-            size, sha256 = copy_hashed(Path(member), draft / name, read=read)
+            try:
+                size, sha256 = copy_hashed(Path(member), draft / name, read=read)
+            except OSError as error:  # of a disk or a network share: another try may help
+                raise StorageError(f"shard {shard.key}: {member}: {error}; run again") from error
             if before is None or stamp(Path(member)) != before or size != before.bytes:
                 raise StorageError(
                     f"shard {shard.key}: {member} changed while it was read; run again"

@@ -16,6 +16,7 @@ from corpus_platform_tests.many import write_many_shards
 
 NIGHT = datetime.datetime(2026, 11, 30, 2, tzinfo=datetime.UTC)
 _opened: Counter[str] | None = None
+_hooked = False
 
 
 def _watch(event: str, arguments: tuple[object, ...]) -> None:
@@ -26,10 +27,10 @@ def _watch(event: str, arguments: tuple[object, ...]) -> None:
 @contextmanager
 def _counting() -> Generator[Counter[str]]:
     """Count the files that Python opens, by name. A hook cannot be taken back: it counts or not."""
-    global _opened
-    if not getattr(_watch, "hooked", False):
+    global _opened, _hooked
+    if not _hooked:
         sys.addaudithook(_watch)
-        _watch.hooked = True  # type: ignore[attr-defined]
+        _hooked = True
     _opened = Counter()
     try:
         yield _opened

@@ -190,3 +190,12 @@ def test_a_lock_is_parsed_once_until_it_changes(
     lock_path(project).write_text('{"shards": {}}', encoding="utf-8")
     project.require("raw_shards", FIRST)
     assert len(parsed) == 2
+
+
+def test_a_source_that_cannot_be_read_is_a_fault_of_storage_that_another_try_may_heal(
+    project: Project,
+) -> None:
+    _source(project).unlink()
+    _source(project).mkdir()  # reading fails, as from a disk that does
+    with pytest.raises(StorageError, match=r"Is a directory.*; run again"):
+        fetch_shard(project, FIRST)
