@@ -28,7 +28,7 @@ from corpus_platform.console import (
     status_lines,
     status_table,
 )
-from corpus_platform.errors import CorpusError
+from corpus_platform.errors import CorpusError, place
 from corpus_platform.settings_file import load_settings
 from corpus_platform.stages.chain import open_project
 from corpus_platform.stages.project import Project
@@ -163,7 +163,7 @@ def _restored(shards: Sequence[str]) -> str:
 
 
 def _name(entry: planner.Blocked | planner.Due | Fault) -> str:
-    return entry.asset if entry.partition is None else f"{entry.asset}[{entry.partition}]"
+    return place(entry.asset, entry.partition)
 
 
 @main.command()

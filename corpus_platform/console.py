@@ -18,6 +18,7 @@ from rich.progress import (
 from rich.table import Column, Table
 from rich.text import Text
 
+from corpus_platform.errors import place
 from corpus_platform.planner import Due, Survey
 from corpus_platform.rule_settings import RULES
 from corpus_platform.stages.sample import SampleReport
@@ -265,12 +266,8 @@ def _rows(crawls: Mapping[str, CrawlTally]) -> list[tuple[str, list[int]]]:
 def plan_lines(due: Sequence[Due]) -> Iterator[str]:
     """Yield what is due and why, in the order in which it would run."""
     for entry in due:
-        yield f"{_place(entry.asset, entry.partition)}: {entry.reason}"
+        yield f"{place(entry.asset, entry.partition)}: {entry.reason}"
     yield f"{len(due)} due; `corpus run` makes them" if due else "nothing is due: all is current"
-
-
-def _place(asset: str, partition: str | None) -> str:
-    return asset if partition is None else f"{asset}[{partition}]"
 
 
 def status_table(found: Survey) -> Table:
@@ -295,7 +292,7 @@ def status_lines(found: Survey) -> Iterator[str]:
         if state.partition is None:
             yield f"{state.asset}: {state.state}"
     for state in found.states:
-        place = _place(state.asset, state.partition)
+        place = place(state.asset, state.partition)
         if state.gate is not None:
             yield f"blocked: {place}: {state.gate}: {state.reason}"
         elif state.state == "current" and state.reason:

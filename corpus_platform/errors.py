@@ -28,7 +28,13 @@ __all__ = [
     "StorageError",
     "Uncleared",
     "UsageError",
+    "place",
 ]
+
+
+def place(asset: str, partition: str | None) -> str:
+    """Return how messages name an artifact: `asset[partition]`, or the asset alone."""
+    return asset if partition is None else f"{asset}[{partition}]"
 
 
 class CorpusError(Exception):
@@ -65,8 +71,7 @@ class Uncleared(CorpusError):
 
     def __init__(self, asset: str, partition: str | None, *, gate: str, reason: str) -> None:
         self.asset, self.partition, self.gate, self.reason = asset, partition, gate, reason
-        where = asset if partition is None else f"{asset}[{partition}]"
-        super().__init__(f"{where}: {gate}: {reason}")
+        super().__init__(f"{place(asset, partition)}: {gate}: {reason}")
 
     def __reduce__(self) -> tuple:
         where = (self.asset, self.partition, self.gate, self.reason)

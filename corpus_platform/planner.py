@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from corpus_platform import gates
-from corpus_platform.errors import Uncleared
+from corpus_platform.errors import Uncleared, place
 from corpus_platform.stages.project import Project
 from corpus_platform.stages.uncleared import included_shards
 from corpus_platform.storage.artifacts import Artifact
@@ -257,4 +257,4 @@ def _state(
 
 
 def _name(state: State) -> str:
-    return state.asset if state.partition is None else f"{state.asset}[{state.partition}]"
+    return place(state.asset, state.partition)

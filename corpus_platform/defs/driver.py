@@ -28,7 +28,7 @@ from corpus_platform.defs.workers import (
     fail_unfinished,
     no_room,
 )
-from corpus_platform.errors import StageFailed
+from corpus_platform.errors import StageFailed, place
 from corpus_platform.planner import Blocked, Survey, survey
 from corpus_platform.stages.chain import open_project
 from corpus_platform.stages.project import Project
@@ -166,9 +166,7 @@ def _judge_what_is_left(result: RunResult) -> None:
     left = result.survey.due
     result.refused = list(dict.fromkeys(told)) if left else []
     if left and not (result.refused or result.failed):
-        where = (
-            left[0].asset if left[0].partition is None else f"{left[0].asset}[{left[0].partition}]"
-        )
+        where = place(left[0].asset, left[0].partition)
         result.failed.append(f"{where} is still due: {left[0].reason}; run again")
 
 

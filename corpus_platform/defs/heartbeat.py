@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from corpus_platform.defs.memory import Memory
 from corpus_platform.defs.nightly import Night
+from corpus_platform.errors import place
 from corpus_platform.planner import Survey
 from corpus_platform.stages.project import Project
 from corpus_platform.stages.shuffled_bins import release_in_force
@@ -68,8 +69,7 @@ def _lines(project: Project, found: Survey, night: Night) -> Iterable[str]:
         yield f"Still due: {len(due):,}, such as {due[0].asset}: {due[0].reason}"
     blocked = found.blocked
     for one in blocked[:SHOWN]:
-        where = one.asset if one.partition is None else f"{one.asset}[{one.partition}]"
-        yield f"Blocked: {where}: {one.gate}: {one.reason}"
+        yield f"Blocked: {place(one.asset, one.partition)}: {one.gate}: {one.reason}"
     if len(blocked) > SHOWN:
         yield f"and {len(blocked) - SHOWN:,} more blocked"
 

@@ -15,7 +15,7 @@ from corpus_platform.defs.progress import LOG_SECONDS
 from corpus_platform.defs.pruning import prune
 from corpus_platform.defs.registering import register
 from corpus_platform.defs.resources import Corpus
-from corpus_platform.errors import CorpusError
+from corpus_platform.errors import CorpusError, place
 from corpus_platform.stages.verifying import Fault, verify_all
 
 __all__ = ["build_housekeeping"]
@@ -142,7 +142,9 @@ def _logged(context: dg.OpExecutionContext, what: str) -> Callable[[int, int], N
 
 def _in_words(faults: Sequence[Fault]) -> str:
     """Return the count and the first faults."""
-    first = "; ".join(f"{_place(f)}: {f.reason[:MAX_CHARS]}" for f in faults[:NAMED])
+    first = "; ".join(
+        f"{place(f.asset, f.partition)}: {f.reason[:MAX_CHARS]}" for f in faults[:NAMED]
+    )
     more = f"; and {len(faults) - NAMED:,} more" if len(faults) > NAMED else ""
     count = "1 fault" if len(faults) == 1 else f"{len(faults):,} faults"
     return (
@@ -157,10 +159,6 @@ def _table(faults: Sequence[Fault]) -> dg.MetadataValue:
         for f in faults[:SHOWN]
     ]
     return dg.MetadataValue.table([dg.TableRecord(row) for row in rows])
-
-
-def _place(fault: Fault) -> str:
-    return fault.asset if fault.partition is None else f"{fault.asset}[{fault.partition}]"
 
 
 def _named(keys: Sequence[str]) -> str:

@@ -22,7 +22,7 @@ import polars as pl
 from corpus_platform import gates
 from corpus_platform.config import Settings
 from corpus_platform.engines.local import cores
-from corpus_platform.errors import CorpusError, StageFailed, StorageError, Uncleared
+from corpus_platform.errors import CorpusError, StageFailed, StorageError, Uncleared, place
 from corpus_platform.storage.artifacts import Artifact, ArtifactStore, file_stamps
 from corpus_platform.storage.files import file_sha256
 from corpus_platform.storage.hashes import HashMemo
@@ -314,9 +314,8 @@ class Project:
         except (Uncleared, StageFailed):
             raise
         except (CorpusError, *UNREADABLE) as error:
-            where = asset if partition is None else f"{asset}[{partition}]"
             raise StageFailed(
-                f"{where}: the files in {folder} cannot be read again: {type(error).__name__}: {error}"
+                f"{place(asset, partition)}: the files in {folder} cannot be read again: {type(error).__name__}: {error}"
             ) from error
 
     @contextlib.contextmanager
@@ -389,7 +388,7 @@ class Making:
         """Raise StageFailed when what goes in is not what went in when the work began."""
         now = self._project.expected(self._asset, self._partition)
         if now.key != self._expected.key:
-            where = self._asset if self._partition is None else f"{self._asset}[{self._partition}]"
+            where = place(self._asset, self._partition)
             raise StageFailed(f"{where}: its inputs changed while it was made; run again")
 
     def _report(self, artifact: Artifact, *, made: bool) -> Report:
