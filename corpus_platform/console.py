@@ -292,10 +292,10 @@ def status_lines(found: Survey) -> Iterator[str]:
         if state.partition is None:
             yield f"{state.asset}: {state.state}"
     for state in found.states:
-        place = place(state.asset, state.partition)
+        where = place(state.asset, state.partition)
         if state.gate is not None:
-            yield f"blocked: {place}: {state.gate}: {state.reason}"
+            yield f"blocked: {where}: {state.gate}: {state.reason}"
         elif state.state == "current" and state.reason:
-            yield f"warning: {place}: {state.reason}"
+            yield f"warning: {where}: {state.reason}"
     if found.due:
         yield f"{len(found.due)} due: `corpus plan` says why, `corpus run` makes them"

@@ -16,7 +16,7 @@ from corpus_platform.stages.shuffled_bins import release_in_force
 __all__ = ["Counts", "note_heartbeat", "words_of"]
 
 HEARTBEATS = "heartbeats"  # the name in Memory
-KEPT_NIGHTS = 30
+KEPT_NIGHTS = 30  # more than `nightly` keeps: what was told is not told again
 SHOWN = 10  # blocked ones
 
 
