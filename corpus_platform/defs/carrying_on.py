@@ -16,7 +16,7 @@ import dagster as dg
 from corpus_platform.defs.heartbeat import note_heartbeat
 from corpus_platform.defs.jobs import JOB_OF
 from corpus_platform.defs.memory import Memory
-from corpus_platform.defs.nightly import INGEST_JOB, Night, recall, run_lease_holder
+from corpus_platform.defs.nightly import INGEST_JOB, Night, earlier, recall, run_lease_holder
 from corpus_platform.defs.requests import NIGHT_TAG, at_work, request
 from corpus_platform.defs.resources import Corpus
 from corpus_platform.defs.status import report_status
@@ -76,11 +76,11 @@ def _all_there(instance: dg.DagsterInstance, night: Night) -> bool:
 
 
 def _look(context: dg.SensorEvaluationContext, corpus: Corpus) -> dg.SensorResult | dg.SkipReason:
-    """Request what is due; when nothing is, the night is over and its heartbeat left."""
+    """Request what is due; when nothing is, the nights are over and their heartbeats left."""
     instance, project = context.instance, corpus.project()
     memory = Memory(instance, corpus.name)
     night = recall(memory)
-    mark = _mark(instance, project, night)  # before anything is looked at
+    mark = _mark(instance, corpus, project, night)  # before anything is looked at
     if mark == context.cursor:
         return dg.SkipReason("nothing changed since the last look")
     found = _survey(instance, project, night)
@@ -88,12 +88,16 @@ def _look(context: dg.SensorEvaluationContext, corpus: Corpus) -> dg.SensorResul
     name = night.scheduled if night is not None else "by day"
     if requests := _requests(instance, project, found, name):
         return dg.SensorResult(run_requests=requests)
-    said = note_heartbeat(memory, project, found, night, at=time.time()) if night else None
-    words = said or f"nothing is to be made; {len(found.blocked)} blocked, {len(found.due)} due"
+    nights, now = [*earlier(memory), night] if night is not None else [], time.time()
+    said = [note_heartbeat(memory, project, found, one, at=now) for one in nights]
+    settled = f"nothing is to be made; {len(found.blocked)} blocked, {len(found.due)} due"
+    words = "\n".join(one for one in said if one is not None) or settled
     return dg.SensorResult(skip_reason=words, cursor=mark)
 
 
-def _mark(instance: dg.DagsterInstance, project: Project, night: Night | None) -> str:
+def _mark(
+    instance: dg.DagsterInstance, corpus: Corpus, project: Project, night: Night | None
+) -> str:
     """Return what changes whenever something may be due that was not: no artifact is looked at.
 
     What was damaged or removed by hand is seen in the next night.
@@ -104,6 +108,7 @@ def _mark(instance: dg.DagsterInstance, project: Project, night: Night | None) -
     runs = instance.get_run_records(limit=1, order_by="update_timestamp")
     today = datetime.datetime.now(tz=datetime.UTC).date()  # a waiver may end
     known = [
+        corpus.sha256,  # a waiver may let something on
         *(str(stamp(f)) for f in files),
         *(f"{r.dagster_run.run_id} {r.end_time}" for r in runs),
     ]

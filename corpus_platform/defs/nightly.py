@@ -22,10 +22,19 @@ from corpus_platform.storage.lease import held_by
 from corpus_platform.storage.registry import Shard
 from corpus_platform.storage.sources import discover_some
 
-__all__ = ["INGEST_JOB", "Night", "build_schedule", "due_shards", "recall", "run_lease_holder"]
+__all__ = [
+    "INGEST_JOB",
+    "Night",
+    "build_schedule",
+    "due_shards",
+    "earlier",
+    "recall",
+    "run_lease_holder",
+]
 
 INGEST_JOB = "ingest_shard"
-NIGHT = "night"  # the name in Memory
+NIGHT, EARLIER = "night", "earlier_nights"  # the names in Memory
+KEPT_NIGHTS = 20  # what follows from a night may take longer than to the next
 
 
 @dataclass(frozen=True)
@@ -48,13 +57,18 @@ class Night:
     begun: bool = False
 
 
-_NIGHT = pydantic.TypeAdapter(Night)
+_NIGHT, _NIGHTS = pydantic.TypeAdapter(Night), pydantic.TypeAdapter(tuple[Night, ...])
 
 
 def recall(memory: Memory) -> Night | None:
     """Return the last night, None before the first."""
     found = memory.get(NIGHT)
     return None if found is None else _NIGHT.validate_python(found)
+
+
+def earlier(memory: Memory) -> tuple[Night, ...]:
+    """Return the nights before the last one, the latest twenty at most, oldest first."""
+    return _NIGHTS.validate_python(memory.get(EARLIER) or ())
 
 
 def run_lease_holder(corpus: Corpus) -> str | None:
@@ -97,6 +111,7 @@ def _begin(context: dg.ScheduleEvaluationContext, corpus: Corpus) -> list[dg.Run
         context.scheduled_execution_time.isoformat(),
         corpus.settings.schedule.max_shards,
     )
+    _keep_last(memory, scheduled)
     driven, due = run_lease_holder(corpus), due_shards(project)
     listed, trouble = _listed(project)
     room = max(0, limit - len(due))
@@ -118,6 +133,14 @@ def _begin(context: dg.ScheduleEvaluationContext, corpus: Corpus) -> list[dg.Run
     )
     memory.set(NIGHT, asdict(night))
     return [_request(scheduled, shard) for shard in wanted[:limit]]
+
+
+def _keep_last(memory: Memory, scheduled: str) -> None:
+    """Put the night before this one to the earlier ones: it may have its heartbeat still to come."""
+    last = recall(memory)
+    if last is not None and last.scheduled != scheduled:
+        others = [night for night in earlier(memory) if night.scheduled != last.scheduled]
+        memory.set(EARLIER, [asdict(night) for night in [*others, last][-KEPT_NIGHTS:]])
 
 
 def _listed(project: Project) -> tuple[list[Shard], str]:

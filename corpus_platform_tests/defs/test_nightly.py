@@ -136,6 +136,18 @@ def test_a_night_without_news_makes_nothing_and_says_so(daemon: Daemon) -> None:
     assert _heartbeats(daemon)[-1].startswith("Night of 2026-11-30T02:00:00+00:00: 0 new shards")
 
 
+def test_a_night_that_takes_longer_than_to_the_next_is_told_with_all_that_came_of_it(
+    daemon: Daemon,
+) -> None:
+    write_shard(_source(daemon.config, NEW[0]), _records(0, 12))
+    daemon.run(daemon.night(NIGHT))
+    assert daemon.night(NIGHT + DAY).said == "no shard is to be ingested"
+    daemon.settle()
+    long, short = _heartbeats(daemon)[-2:]
+    assert long.startswith("Night of 2026-11-30T02:00:00+00:00: 1 new shards with 12 documents, 0")
+    assert short.startswith("Night of 2026-12-01T02:00:00+00:00: 0 new shards")
+
+
 @pytest.mark.slow
 def test_at_most_so_many_shards_begin_in_a_night_and_the_rest_in_the_next(daemon: Daemon) -> None:
     _set(daemon.config, schedule={"max_shards": 1})
