@@ -1,10 +1,8 @@
 """The real web UI over the instance of a real run: what a person sees there, does there, and how
 it ends. Texts are looked for in what a headless browser renders."""
 
-import importlib
 import json
 import os
-import re
 import shutil
 import signal
 import socket
@@ -12,14 +10,23 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 import pytest
 
-from corpus_platform_tests.e2e.command import Corpus, Started
+from corpus_platform.planner import INGEST
+from corpus_platform_tests.e2e.browser import (
+    GRAPH,
+    Served,
+    browse,
+    plotted,
+    report,
+    see,
+    serve,
+    states,
+)
+from corpus_platform_tests.e2e.command import Corpus
 from corpus_platform_tests.small import SHARDS
 
 if TYPE_CHECKING:
@@ -27,16 +34,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.xdist_group("ui")  # one server, in one process of pytest
 
-CHROMIUM = Path("/usr/bin/chromium")
-FLAGS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 CHECKS_OF_CLEANED = (
     "readable",
     "ledger",
@@ -54,126 +51,104 @@ LAUNCH = """mutation($run: ExecutionParams!) { launchPipelineExecution(execution
     __typename ... on LaunchRunSuccess { run { runId } } } }"""
 
 
-@dataclass(frozen=True)
-class Served:
-    """A corpus, the `corpus ui` that serves it, and where."""
-
-    corpus: Corpus
-    ui: Started
-    url: str
-
-    @property
-    def port(self) -> int:
-        return int(self.url.rsplit(":", 1)[1])
-
-
-def _serve(corpus: Corpus, port: int = 0) -> Served:
-    ui = corpus.start("ui", "--port", str(port))
-    until = time.monotonic() + 90
-    while (said := re.search(r"web UI: (http://127\.0\.0\.1:\d+)", ui.printed())) is None:
-        if ui.process.poll() is not None or time.monotonic() > until:
-            ui.kill()
-            pytest.fail(f"corpus ui did not come up:\n{ui.printed()}")
-        time.sleep(0.1)
-    return Served(corpus, ui, said[1])
-
-
 @pytest.fixture(scope="module")
 def served(undisturbed: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """The web UI over a copy of the small corpus after one run."""
-    found = _serve(undisturbed.copy(tmp_path_factory.mktemp("ui") / "corpus"))
+    found = serve(undisturbed.copy(tmp_path_factory.mktemp("ui") / "corpus"))
     yield found
     found.ui.kill()
-
-
-def _playwright() -> ModuleType:
-    if "CI" in os.environ:
-        return importlib.import_module("playwright.sync_api")
-    if not CHROMIUM.exists():
-        pytest.skip(f"needs {CHROMIUM}")
-    return pytest.importorskip("playwright.sync_api", reason="needs the package playwright")
 
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Page"]:
     """A page of a headless browser."""
-    profile = str(tmp_path_factory.mktemp("profile"))
-    with _playwright().sync_playwright() as playwright:
-        browser = playwright.chromium.launch_persistent_context(
-            profile,
-            executable_path=str(CHROMIUM),
-            args=FLAGS,
-            viewport={"width": 1500, "height": 1000},
-        )
-        yield browser.new_page()
-        browser.close()
-
-
-def _see(page: "Page", *texts: str) -> None:
-    """Wait for texts to stand on the page."""
-    for text in texts:
-        page.wait_for_function("text => document.body.innerText.includes(text)", arg=text)
+    with browse(tmp_path_factory.mktemp("profile")) as opened:
+        yield opened
 
 
 def test_the_graph_shows_every_asset(served: Served, page: "Page") -> None:
-    groups = ",".join(f"global@global:{group}" for group in ("ingest", "corpus", "tokens"))
-    page.goto(f"{served.url}/asset-groups?expanded={groups}")
-    _see(page, "Global asset lineage", "raw_shards", "cleaned_documents", "minhash_signatures")
-    _see(page, "dedup_clusters", "dedup_verdicts", "tokenizer", "packed_bins", "shuffled_bins")
+    page.goto(f"{served.url}{GRAPH}")
+    see(page, "Global asset lineage", "raw_shards", "cleaned_documents", "minhash_signatures")
+    see(page, "dedup_clusters", "dedup_verdicts", "tokenizer", "packed_bins", "shuffled_bins")
 
 
 def test_the_catalog_describes_every_asset(served: Served, page: "Page") -> None:
     page.goto(f"{served.url}/assets")
-    _see(page, "copied unchanged and verified by sha256", "The documents that passed the rules")
-    _see(page, "Exact key, MinHash signature and band hashes", "trained once on kept documents")
-    _see(page, "One row per cleaned document", "reported by dedup_clusters where it changed")
-    _see(page, "each ended by one EOS", "what a training run pins", "3 partitions")
+    see(page, "copied unchanged and verified by sha256", "The documents that passed the rules")
+    see(page, "Exact key, MinHash signature and band hashes", "trained once on kept documents")
+    see(page, "One row per cleaned document", "reported by dedup_clusters where it changed")
+    see(page, "each ended by one EOS", "what a training run pins", "3 partitions")
 
 
 def test_the_partitions_page_lists_the_shards(served: Served, page: "Page") -> None:
     page.goto(f"{served.url}/assets/cleaned_documents?view=partitions")
-    _see(page, *SHARDS, "Materialized (3)", "Failed (0)", "Missing (0)")
+    see(page, *SHARDS, "Materialized (3)", "Failed (0)", "Missing (0)")
 
 
 def test_the_checks_page_shows_every_gate_and_what_it_found(served: Served, page: "Page") -> None:
     page.goto(f"{served.url}/assets/cleaned_documents?view=checks&checkDetail=kept_share")
-    _see(page, "Checks (11)", *CHECKS_OF_CLEANED, "Succeeded")
-    _see(page, "The share of documents kept is at least its limit.", "Passed", "blocking")
+    see(page, "Checks (11)", *CHECKS_OF_CLEANED, "Succeeded")
+    see(page, "The share of documents kept is at least its limit.", "Passed", "blocking")
     page.get_by_text("Partitions", exact=True).last.click()
-    _see(page, "Passed (3)", "Failed (0)")
+    see(page, "Passed (3)", "Failed (0)")
 
 
 def test_drop_rates_stand_on_the_page_and_are_plotted(served: Served, page: "Page") -> None:
     page.goto(f"{served.url}/assets/cleaned_documents?view=partitions&partition={SHARDS[2]}")
-    _see(page, "drop_rate/too_short")
+    see(page, "drop_rate/too_short")
     row = page.locator("tr", has_text="drop_rate/too_short").first.inner_text()
     assert float(row.split()[-1]) == pytest.approx(1 / 41)  # the one short text of 41 documents
     page.goto(f"{served.url}/assets/cleaned_documents")
     page.get_by_text("Plots", exact=True).click()
-    _see(page, *(f"drop_rate/{rule.removeprefix('drop_rate_')}" for rule in CHECKS_OF_CLEANED[4:9]))
-    plots = page.locator("canvas")
-    plots.first.wait_for()
-    page.wait_for_function(PAINTED)
-    assert plots.count() > 5
-
-
-# Some point of the first plot is painted.
-PAINTED = """() => { const c = document.querySelector("canvas");
-    return c.getContext("2d").getImageData(0, 0, c.width, c.height).data.some(v => v > 0); }"""
+    see(page, *(f"drop_rate/{rule.removeprefix('drop_rate_')}" for rule in CHECKS_OF_CLEANED[4:9]))
+    plots = plotted(page)
+    assert [label for label, _ in plots["drop_rate/too_short"]] == list(SHARDS)
+    # The builder writes no short text but the one of the last shard.
+    assert [value for _, value in plots["drop_rate/too_short"]] == pytest.approx([0, 0, 1 / 41])
 
 
 def test_an_asset_page_shows_rows_columns_and_where_its_files_lie(
     served: Served, page: "Page"
 ) -> None:
     page.goto(f"{served.url}/assets/dedup_clusters")
-    _see(page, "Row count", "twin_shard", "Shard of the kept document that it is a copy of.")
-    _see(page, "exact_copies", "near_copy_share", "data/dedup_clusters/", "manifest.json")
+    see(page, "Row count", "twin_shard", "Shard of the kept document that it is a copy of.")
+    see(page, "exact_copies", "near_copy_share", "data/dedup_clusters/", "manifest.json")
+
+
+def test_an_asset_page_shows_owners_tags_kinds_and_what_a_column_comes_from(
+    served: Served, page: "Page"
+) -> None:
+    page.goto(f"{served.url}/assets/dedup_clusters")
+    see(page, "Owners", "Kinds", "Parquet", "Tags", "corpus/scope: corpus", "Column name")
+    shown = page.inner_text("body").split("\n")
+    assert shown[shown.index("Owners") + 1 :][:1] == ["corpus"]  # team:corpus, where none is set
+    cells = page.locator("tr", has_text="Row of the twin").inner_text().split("\t")
+    assert [" ".join(cell.split()) for cell in cells] == [
+        "twin_row",
+        "int64",
+        "Row of the twin. From minhash_signatures.row, minhash_signatures.digest,"
+        " minhash_signatures.signature, minhash_signatures.bands, cleaned_documents.text.",
+    ]
+
+
+def test_the_status_counts_every_state_and_is_plotted(served: Served, page: "Page") -> None:
+    report(served.corpus)
+    page.goto(f"{served.url}/assets/corpus_status")
+    for asset in (*INGEST, "packed_bins"):
+        assert states(page, asset) == [3, 0, 0, 0], asset  # current, stale, missing, blocked
+    for asset in ("dedup_clusters", "tokenizer", "shuffled_bins"):
+        assert states(page, asset) == [1, 0, 0, 0], asset
+    see(page, "No gate refuses anything.")
+    page.get_by_text("Plots", exact=True).click()
+    plots = plotted(page)
+    last = {name: plots[name][-1][1] for name in ("shards", "due", "packed_bins/current")}
+    assert last == {"shards": 3, "due": 0, "packed_bins/current": 3}
 
 
 def test_the_runs_of_the_command_are_listed(served: Served, page: "Page") -> None:
     page.goto(f"{served.url}/runs")
-    _see(page, "ingest_shard", "build_corpus", "pack_shard", "publish_release")
-    _see(page, f"partition: {SHARDS[0]}", "Success", "corpus run")
+    see(page, "ingest_shard", "build_corpus", "pack_shard", "publish_release")
+    see(page, f"partition: {SHARDS[0]}", "Success", "corpus run")
 
 
 @dataclass(frozen=True)
@@ -247,12 +222,20 @@ def test_what_is_launched_in_the_ui_is_made_as_the_command_makes_it(launched: La
     assert launched.after == launched.before
 
 
+def test_the_page_of_a_run_names_the_folder_of_what_it_made(
+    launched: Launched, served: Served, page: "Page"
+) -> None:
+    (generation,) = served.corpus.generations("packed_bins", SHARDS[2])
+    page.goto(f"{served.url}/runs/{launched.clicked.run_id}?logs=type%3AASSET_MATERIALIZATION")
+    see(page, "ASSET_MATERIALIZATION", str(generation), str(generation / "manifest.json"))
+
+
 def test_a_run_that_a_gate_refused_says_why(
     launched: Launched, served: Served, page: "Page"
 ) -> None:
     assert launched.refused.status is dg.DagsterRunStatus.FAILURE
     page.goto(f"{served.url}/runs/{launched.refused.run_id}")
-    _see(page, "STEP_FAILURE", f"cleaned_documents[{SHARDS[0]}]: current: ", "materialize it")
+    see(page, "STEP_FAILURE", f"cleaned_documents[{SHARDS[0]}]: current: ", "materialize it")
     (row,) = [
         found
         for found in page.locator("tr").all_inner_texts()
@@ -275,12 +258,12 @@ def _answers(port: int) -> bool:
 
 @pytest.mark.slow
 def test_kill_9_of_the_command_leaves_no_process_and_no_held_port(made: Corpus) -> None:
-    first = _serve(made)
+    first = serve(made)
     assert len(first.ui.members()) >= 3
     os.kill(first.ui.process.pid, signal.SIGKILL)
     time.sleep(5)
     assert not _answers(first.port)
     assert first.ui.wait().code == -signal.SIGKILL
-    second = _serve(made, first.port)
+    second = serve(made, first.port)
     os.kill(second.ui.process.pid, signal.SIGINT)
     assert second.ui.wait().code == 0
