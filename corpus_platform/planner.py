@@ -172,16 +172,15 @@ def _look(project: Project, asset: str, partition: str | None, before: Iterable[
 
 def _judge(project: Project, asset: str, partition: str | None, artifact: Artifact) -> State:
     path = str(artifact.manifest_path)
-    witness = project.chain[asset].witness
     try:
-        if witness is not None:
-            witness(project, partition, artifact)
+        if (refusal := project.witnessed(asset, partition, artifact)) is not None:
+            raise refusal
         if damage := project.store.damage(artifact):
             reason = f"damaged: {damage[0].name}: {damage[0].reason}"
             return _to_make(project, asset, partition, reason)
     except Uncleared as refusal:
         return State(asset, partition, "blocked", refusal.reason, gate=refusal.gate, manifest=path)
-    findings = project.findings(asset, partition, artifact.numbers)
+    findings = project.findings_of(asset, partition, artifact)
     if refusals := gates.blocking(findings):
         first = refusals[0]
         reason = _failure(artifact) or first.reason

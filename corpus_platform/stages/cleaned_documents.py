@@ -236,7 +236,8 @@ def _languages(kept: pl.DataFrame, documents: dict[str, int]) -> Iterator[tuple[
 
 
 def _settings(project: Project, shard: str | None) -> Json:
-    return {**_common(project), "fields": project.shard(shard or "").fields.model_dump()}
+    common = project.once("cleaning settings", lambda: _common(project))
+    return {**common, "fields": project.shard(shard or "").fields.model_dump()}
 
 
 def _common(project: Project) -> Json:

@@ -11,7 +11,7 @@ import datetime
 import os
 import platform
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version as package_version
 from pathlib import Path
@@ -130,8 +130,7 @@ class Project:
         self._waiting = waiting
         self._memo: dict[tuple[str, str | None], Expected | Uncleared] | None = None
         self._cleared: dict[str, Uncleared | None] = {}
-        self._judged: dict[Path, Uncleared | None] | None = None
-        self._known: dict[str, Any] = {}
+        self._known: dict[Hashable, Any] = {}
 
     @property
     def workers(self) -> int:
@@ -144,8 +143,9 @@ class Project:
 
     def shard(self, key: str) -> Shard:
         """Return one shard; raise UsageError when there is none of this key."""
-        found = self._shards.get(key) if self._shards is not None else None
-        return found or self.registry.shard(key)
+        known = self._shards if self._shards is not None else {}
+        # Retired ones are none of the corpus, and found all the same: their files stay.
+        return known.get(key) or self.once(("shard", key), lambda: self.registry.shard(key))
 
     def expected(self, asset: str, partition: str | None) -> Expected:
         """Return the generation wanted now; raise Uncleared when an input is not there."""
@@ -164,14 +164,14 @@ class Project:
     @contextlib.contextmanager
     def unchanging(self) -> Generator[None]:
         """Remember what is wanted while the block runs: nothing may be made meanwhile."""
-        self._memo, self._cleared, self._judged, self._known = {}, {}, {}, {}
+        self._memo, self._cleared, self._known = {}, {}, {}
         try:
             with self.store.unchanging():
                 yield
         finally:
-            self._memo = self._judged = None
+            self._memo = None
 
-    def once(self, name: str, find: Callable[[], T]) -> T:
+    def once(self, name: Hashable, find: Callable[[], T]) -> T:
         """Return what `find` does; found once under a name inside `unchanging`."""
         if self._memo is None:
             return find()
@@ -243,25 +243,33 @@ class Project:
 
     def clear(self, asset: str, partition: str | None, artifact: Artifact) -> None:
         """Raise Uncleared when a gate of an artifact fails without a waiver."""
-        if self._judged is None:
-            found = self._judge(asset, partition, artifact)
-        elif artifact.folder in self._judged:
-            found = self._judged[artifact.folder]
-        else:
-            found = self._judged[artifact.folder] = self._judge(asset, partition, artifact)
+        found = self.once(
+            ("cleared", artifact.folder), lambda: self._refused(asset, partition, artifact)
+        )
         if found is not None:
             raise found
 
-    def _judge(self, asset: str, partition: str | None, artifact: Artifact) -> Uncleared | None:
-        for finding in gates.blocking(self.findings(asset, partition, artifact.numbers)):
+    def _refused(self, asset: str, partition: str | None, artifact: Artifact) -> Uncleared | None:
+        for finding in gates.blocking(self.findings_of(asset, partition, artifact)):
             return Uncleared(asset, partition, gate=finding.gate, reason=finding.reason)
+        return self.witnessed(asset, partition, artifact)
+
+    def witnessed(self, asset: str, partition: str | None, artifact: Artifact) -> Uncleared | None:
+        """Return why the stage's witness refuses an artifact, None where it does not."""
         witness = self.chain[asset].witness
-        try:
-            if witness is not None:
-                witness(self, partition, artifact)
-        except Uncleared as refusal:
-            return refusal
-        return None
+        if witness is None:
+            return None
+        key = ("witnessed", artifact.folder)
+        return self.once(key, lambda: _caught(witness, self, partition, artifact))
+
+    def findings_of(
+        self, asset: str, partition: str | None, artifact: Artifact
+    ) -> list[gates.Finding]:
+        """Judge an artifact by the numbers in its manifest, the limits and waivers of today."""
+        return self.once(
+            ("findings", artifact.folder),
+            lambda: self.findings(asset, partition, artifact.numbers),
+        )
 
     def findings(
         self, asset: str, partition: str | None, numbers: Mapping[str, float]
@@ -394,6 +402,19 @@ class Making:
     def _report(self, artifact: Artifact, *, made: bool) -> Report:
         findings = self._project.findings(self._asset, self._partition, artifact.numbers)
         return Report(self._asset, self._partition, artifact, made, tuple(findings))
+
+
+def _caught(
+    witness: Callable[[Project, str | None, Artifact], None],
+    project: Project,
+    partition: str | None,
+    artifact: Artifact,
+) -> Uncleared | None:
+    try:
+        witness(project, partition, artifact)
+    except Uncleared as refusal:
+        return refusal
+    return None
 
 
 def _differences(old: Json, new: Json, *, above: str = "") -> Iterator[str]:

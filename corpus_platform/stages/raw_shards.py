@@ -23,9 +23,14 @@ __all__ = ["STAGE", "accept_source", "fetch_shard", "lock_path", "member_names",
 ASSET = "raw_shards"
 
 
+@lru_cache(maxsize=1 << 16)
+def _file_name(member: str) -> str:
+    return safe_name(Path(member).name)
+
+
 def member_names(shard: Shard) -> list[str]:
     """Return the file names of a shard's members in its artifact, in order."""
-    names = [safe_name(Path(m).name) for m in shard.members]
+    names = [_file_name(m) for m in shard.members]
     return names if len(names) == 1 else [f"{i:05d}-{n}" for i, n in enumerate(names)]
 
 
@@ -180,7 +185,7 @@ def _members(shard: Shard) -> list[tuple[str, str]]:
 def _locked(project: Project, key: str) -> Mapping[str, str]:
     """Return the pinned sha256 of a shard's files by name; empty where the lock does not name it."""
     path = lock_path(project)
-    seen = stamp(path)
+    seen = project.once("lock", lambda: stamp(path))
     return _pins(path, seen).get(key, {}) if seen is not None else {}
 
 

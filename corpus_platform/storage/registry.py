@@ -65,7 +65,8 @@ class Registry:
         The members of a known shard may move, but not change in number or name.
         """
         with lease.hold(self._path.with_suffix(".lease")):
-            shards, before = self._read(), self._read()
+            before = self._read()
+            shards = dict(before)
             new = []
             for shard in found:
                 old = shards.get(shard.key)
@@ -82,7 +83,7 @@ class Registry:
         """Take the source's present bytes of a shard as a new generation."""
         with lease.hold(self._path.with_suffix(".lease")):
             old = self.shard(key)
-            shards = self._read()
+            shards = dict(self._read())
             shards[key] = replace(old, generation=old.generation + 1)
             self._write(shards)
         return shards[key]
@@ -96,17 +97,17 @@ class Registry:
                     f"shard {key!r} is {'retired already' if retired else 'not retired'};"
                     " nothing was changed"
                 )
-            shards = self._read()
+            shards = dict(self._read())
             shards[key] = replace(old, retired=retired)
             self._write(shards)
         return shards[key]
 
-    def _read(self) -> dict[str, Shard]:
-        """Return a copy of all shards; the file is parsed again only when it changed."""
+    def _read(self) -> Mapping[str, Shard]:
+        """Return all shards, not to be changed; the file is parsed again only when it changed."""
         seen = stamp(self._path)
         if seen is None or seen != self._seen:
             self._shards, self._seen = self._parse(), seen
-        return dict(self._shards)
+        return self._shards
 
     def _parse(self) -> dict[str, Shard]:
         try:
