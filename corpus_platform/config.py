@@ -418,7 +418,9 @@ class SlackSettings(Section):
 class AlertsSettings(Section):
     """Who hears of failures, and what links in messages begin with."""
 
-    slack: SlackSettings | None = Field(None, description="Left out: nothing is sent.")
+    slack: SlackSettings | None = Field(
+        None, description="Left out: nothing is sent, unless SLACK_CHANNEL names a channel."
+    )
     ui_url: HttpAddress = Field(
         "http://127.0.0.1:3000/", description="Where the web UI is, for links to runs."
     )

@@ -7,15 +7,16 @@ saved before its tick ends. What cannot be posted stays waiting; nothing of it h
 import datetime
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any  # values of JSON
 from zoneinfo import ZoneInfo
 
 import dagster as dg
 from cronsim import CronSim
 
 from corpus_platform.config import ScheduleSettings
-from corpus_platform.defs.failures import ENDED, failures_of
+from corpus_platform.defs.failures import ENDED, failures_of, is_retried
 from corpus_platform.defs.ledger import FORGET_SECONDS, Cause, Ledger, cause_of, recall
 from corpus_platform.defs.memory import Memory
 from corpus_platform.defs.messages import (
@@ -78,6 +79,9 @@ def tell(instance: dg.DagsterInstance, corpus: Corpus, *, now: float) -> str:
     """
     memory = Memory(instance, corpus.name)
     ledger = recall(memory)
+    if ledger.upto > now:
+        _follow_the_clock(ledger, now)
+        ledger.save(memory, now)
     try:
         slack = connect(corpus.settings, os.environ)
     except (SettingsError, MissingExtra) as error:
@@ -93,6 +97,15 @@ def tell(instance: dg.DagsterInstance, corpus: Corpus, *, now: float) -> str:
     if now < ledger.pause:
         return f"Slack asked to wait: nothing is sent for {ledger.pause - now:.0f} s more"
     return _Tick(instance, corpus, memory, ledger, now).run(slack)
+
+
+def _follow_the_clock(ledger: Ledger, now: float) -> None:
+    """Go back with a clock that was set back: else nothing is told until it is there again.
+
+    What is read again for its sake is known as told.
+    """
+    ledger.upto = now - LATE_SECONDS
+    ledger.since, ledger.pause = min(ledger.since, ledger.upto), 0.0
 
 
 class _Tick:
@@ -174,7 +187,7 @@ class _Tick:
         task = run.tags.get(TASK_TAG, "")
         if task and not task.startswith(f"{self._corpus.name}/"):
             return _Read(run.run_id, changed, (), complete=True)  # its own sensor tells
-        retried = _is_retried(self._instance, run)
+        retried = is_retried(self._instance, run)
         awaited = retried is None and self._now - changed < RETRY_SECONDS
         facts = failures_of(self._instance, run, retried=bool(retried) or awaited)
         return _Read(run.run_id, changed, facts, complete=not awaited)
@@ -203,8 +216,8 @@ class _Tick:
         for beat in self._memory.get("heartbeats") or []:
             yield Heartbeat(beat["night"], beat["text"], beat["at"])
         night = self._memory.get("night")
-        if night is not None and night.get("trouble"):
-            yield FailedNight(night["scheduled"], night["trouble"], night["at"])
+        if night is not None and (trouble := self._trouble(night)):
+            yield FailedNight(night["scheduled"], trouble, night["at"])
         expected = _last_expected(self._corpus.settings.schedule, self._now)
         last = None if night is None else str(night["scheduled"])
         late = expected.timestamp() + GRACE_SECONDS
@@ -213,6 +226,12 @@ class _Tick:
         started = 0.0 if last is None else datetime.datetime.fromisoformat(last).timestamp()
         if started < expected.timestamp():
             yield MissedNight(expected.isoformat(), last, late, self._corpus.outdated())
+
+    def _trouble(self, night: Mapping[str, Any]) -> str:
+        """Say why a night did not list what to make, or came to no runs; nothing where it did."""
+        if not night.get("begun", True) and self._now - night["at"] > GRACE_SECONDS:
+            return "it was begun and came to no runs: the tick of the schedule says why"
+        return str(night.get("trouble", ""))
 
 
 def _follows(fact: Fact, causes: Iterable[Cause]) -> bool:
@@ -234,16 +253,6 @@ def _follows(fact: Fact, causes: Iterable[Cause]) -> bool:
 def _misses(fact: Fact) -> bool:
     """Tell whether a stage was refused because what it reads is not there."""
     return isinstance(fact, GateFailure) and fact.refused_in is not None and fact.gate == "current"
-
-
-def _is_retried(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool | None:
-    """Tell whether Dagster made a failed run anew by itself; None where it only said that it will."""
-    if run.tags.get("dagster/will_retry") != "true":
-        return False
-    if "dagster/auto_retry_run_id" in run.tags:
-        return True
-    again = dg.RunsFilter(tags={"dagster/parent_run_id": run.run_id})
-    return True if instance.get_runs(again, limit=1) else None
 
 
 def _last_expected(schedule: ScheduleSettings, now: float) -> datetime.datetime:

@@ -13,7 +13,7 @@ import dagster as dg
 
 from corpus_platform.defs.messages import CrashedCheck, Fact, FailedRun, GateFailure
 
-__all__ = ["ENDED", "failures_of"]
+__all__ = ["ENDED", "failures_of", "is_failed_check", "is_retried", "reason_of"]
 
 ENDED = (
     dg.DagsterRunStatus.SUCCESS,
@@ -39,6 +39,16 @@ def failures_of(instance: dg.DagsterInstance, run: dg.DagsterRun, *, retried: bo
     if run.status != dg.DagsterRunStatus.FAILURE or retried:
         return [*gates]
     return [*gates, *_other(run, entries)]
+
+
+def is_retried(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool | None:
+    """Tell whether Dagster made a failed run anew by itself; None where it only said that it will."""
+    if run.tags.get("dagster/will_retry") != "true":
+        return False
+    if "dagster/auto_retry_run_id" in run.tags:
+        return True
+    again = dg.RunsFilter(tags={"dagster/parent_run_id": run.run_id})
+    return True if instance.get_runs(again, limit=1) else None
 
 
 def _failed_checks(entries: list[dg.EventLogEntry]) -> Iterator[GateFailure]:
@@ -103,10 +113,10 @@ def _other(run: dg.DagsterRun, entries: list[dg.EventLogEntry]) -> Iterator[Fact
         if event.event_type != dg.DagsterEventType.STEP_FAILURE:
             continue
         failed_steps += 1
-        if _refusal_metadata(event) is not None or _is_failed_check(event):
+        if _refusal_metadata(event) is not None or is_failed_check(event):
             continue
         step, partition = event.step_key or "", run.tags.get("dagster/partition")
-        reason, asset = _reason(event), step.removesuffix(CHECKS)
+        reason, asset = reason_of(event), step.removesuffix(CHECKS)
         if asset != step:
             yield CrashedCheck(asset, partition, step, reason, run.run_id, entry.timestamp)
         elif whole is None:
@@ -128,12 +138,13 @@ def _without_steps(run: dg.DagsterRun, entries: list[dg.EventLogEntry]) -> Faile
     return None
 
 
-def _is_failed_check(event: dg.DagsterEvent) -> bool:
+def is_failed_check(event: dg.DagsterEvent) -> bool:
+    """Tell whether a step failed only because a blocking check that it evaluated did."""
     error = event.step_failure_data.error
     return error is not None and error.cls_name == FAILED_CHECK
 
 
-def _reason(event: dg.DagsterEvent) -> str:
+def reason_of(event: dg.DagsterEvent) -> str:
     """Return what a step said when it failed, else the error behind it; its trace stays there."""
     given, error = event.step_failure_data.user_failure_data, event.step_failure_data.error
     if given is not None and given.description:

@@ -16,6 +16,7 @@ from typing import Any  # values of a JSON object that our own parent wrote
 
 import dagster as dg
 
+from corpus_platform.defs.failures import is_failed_check, reason_of
 from corpus_platform.defs.home import open_instance
 from corpus_platform.defs.location import build_definitions
 from corpus_platform.defs.progress import PROGRESS_FD
@@ -92,8 +93,8 @@ def _failures(result: dg.ExecuteInProcessResult) -> Iterator[dict[str, object]]:
         given = event.step_failure_data.user_failure_data
         if given is not None and given.description:
             yield {"reason": given.description, "refusal": _refusal(given.metadata)}
-        elif not _is_failed_gate(event):
-            yield {"reason": _innermost(event), "refusal": None}
+        elif not is_failed_check(event):
+            yield {"reason": reason_of(event), "refusal": None}
 
 
 def _refusal(metadata: Mapping[str, dg.MetadataValue]) -> dict[str, object] | None:
@@ -102,19 +103,6 @@ def _refusal(metadata: Mapping[str, dg.MetadataValue]) -> dict[str, object] | No
         return None
     named = {name: metadata[name].value for name in ("asset", "partition", "gate", "reason")}
     return named | {"partition": named["partition"] or None}
-
-
-def _is_failed_gate(event: dg.DagsterEvent) -> bool:
-    error = event.step_failure_data.error
-    return error is not None and error.cls_name == "DagsterAssetCheckFailedError"
-
-
-def _innermost(event: dg.DagsterEvent) -> str:
-    """Return the message of the error that a step ended with; its trace stands in the log."""
-    error = event.step_failure_data.error
-    while error is not None and error.cause is not None:
-        error = error.cause
-    return error.message.strip() if error is not None else "failed without an error"
 
 
 def _seconds(result: dg.ExecuteInProcessResult) -> Iterator[tuple[str, float]]:

@@ -184,6 +184,22 @@ def test_a_night_that_could_not_list_its_sources_is_told_once(begun: Scene) -> N
     assert "the night of 2026-11-30T02:00:00+00:00 failed: HTTP 503" in text
 
 
+def test_a_night_that_was_begun_and_came_to_no_runs_is_told_after_an_hour(scene: Scene) -> None:
+    tell(scene.instance, scene.corpus, now=at_utc(10, 12))
+    night = {"scheduled": "2026-11-11T02:00:00+00:00", "at": at_utc(11, 2), "begun": False}
+    scene.memory.set("night", night)
+    assert tell(scene.instance, scene.corpus, now=at_utc(11, 2, 59)) == "nothing new to tell"
+    assert tell(scene.instance, scene.corpus, now=at_utc(11, 3, 1)) == "told 1"
+    assert "failed: it was begun and came to no runs: the tick of the" in scene.server.texts[0]
+
+
+def test_a_clock_that_was_set_back_silences_nothing(scene: Scene) -> None:
+    scene.tick(later=400 * DAY)  # the first tick
+    scene.run(checked(("fits", failing())), "thing")
+    assert scene.tick() == "told 1"
+    assert scene.tick() == "nothing new to tell"
+
+
 def at_utc(day: int, hour: int, minute: int = 0) -> float:
     """Return a time in November 2026."""
     return datetime.datetime(2026, 11, day, hour, minute, tzinfo=datetime.UTC).timestamp()
