@@ -85,6 +85,17 @@ class Daemon:
         """Execute what was asked for and not yet run; return job, partition and success of each."""
         return list(self._run(tick.requests))
 
+    def begin(self, instance: dg.DagsterInstance, request: dg.RunRequest) -> dg.DagsterRun:
+        """Make the run of a request without executing it."""
+        return instance.create_run_for_job(
+            self._repository.get_job(request.job_name or "ingest_shard"),
+            tags={
+                **request.tags,
+                RUN_KEY: request.run_key or "",
+                "dagster/partition": request.partition_key or "",
+            },
+        )
+
     def _run(self, requests: Iterable[dg.RunRequest]) -> Iterator[tuple[str, str, bool]]:
         for request in requests:
             with self.instance() as instance:

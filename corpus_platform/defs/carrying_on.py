@@ -14,10 +14,11 @@ from collections.abc import Iterable, Iterator
 import dagster as dg
 
 from corpus_platform.defs.heartbeat import note_heartbeat
-from corpus_platform.defs.jobs import JOB_OF
+from corpus_platform.defs.jobs import INGEST_JOB, JOB_OF
 from corpus_platform.defs.memory import Memory
-from corpus_platform.defs.nightly import INGEST_JOB, Night, earlier, recall, run_lease_holder
-from corpus_platform.defs.requests import NIGHT_TAG, at_work, request
+from corpus_platform.defs.nightly import Night, earlier, recall, run_lease_holder
+from corpus_platform.defs.registering import add_partitions
+from corpus_platform.defs.requests import NIGHT_TAG, at_work, last_failed, request
 from corpus_platform.defs.resources import Corpus
 from corpus_platform.defs.status import report_status
 from corpus_platform.errors import Uncleared
@@ -33,7 +34,7 @@ __all__ = ["build_sensor"]
 
 LAYERS = (("dedup_clusters", "tokenizer"), ("packed_bins",), ("shuffled_bins",))
 MOST_REQUESTS = 50  # in a tick
-MOST_LOOKED_UP = 100  # shards whose last run is asked for in a tick
+MOST_AT_WORK = 100  # runs that are counted
 STARTS_WITHIN_SECONDS = 6 * 3600.0  # the runs of a night are all there by then, or never
 
 
@@ -59,7 +60,7 @@ def _busy(instance: dg.DagsterInstance, corpus: Corpus) -> str | None:
     """Say in words what is at work, None when all has settled."""
     if (holder := run_lease_holder(corpus)) is not None:
         return f"corpus run brings everything up to date: {holder}"
-    if runs := at_work(instance):
+    if runs := at_work(instance, most=MOST_AT_WORK):
         return f"{len(runs)} runs are at work or queued, such as {runs[0].job_name}"
     night = recall(Memory(instance, corpus.name))
     if night is not None and not _all_there(instance, night):
@@ -69,7 +70,7 @@ def _busy(instance: dg.DagsterInstance, corpus: Corpus) -> str | None:
 
 def _all_there(instance: dg.DagsterInstance, night: Night) -> bool:
     """Tell whether every run that a night asked for was created."""
-    if time.time() - night.at > STARTS_WITHIN_SECONDS:
+    if abs(time.time() - night.at) > STARTS_WITHIN_SECONDS:  # or the clock was set back
         return True
     of_night = dg.RunsFilter(job_name=INGEST_JOB, tags={NIGHT_TAG: night.scheduled})
     return night.begun and instance.get_runs_count(of_night) >= night.requested
@@ -83,10 +84,11 @@ def _look(context: dg.SensorEvaluationContext, corpus: Corpus) -> dg.SensorResul
     mark = _mark(instance, corpus, project, night)  # before anything is looked at
     if mark == context.cursor:
         return dg.SkipReason("nothing changed since the last look")
-    found = _survey(instance, project, night)
+    found = _survey(instance, project)
     report_status(instance, corpus, found)
     name = night.scheduled if night is not None else "by day"
     if requests := _requests(instance, project, found, name):
+        add_partitions(project, instance)  # the instance may be new
         return dg.SensorResult(run_requests=requests)
     nights, now = [*earlier(memory), night] if night is not None else [], time.time()
     said = [note_heartbeat(memory, project, found, one, at=now) for one in nights]
@@ -115,24 +117,14 @@ def _mark(
     return text_sha256("\n".join([*known, str(today), night.scheduled if night else ""]))
 
 
-def _survey(instance: dg.DagsterInstance, project: Project, night: Night | None) -> Survey:
-    """Look at everything; shards whose run failed since the night began hold nobody up."""
+def _survey(instance: dg.DagsterInstance, project: Project) -> Survey:
+    """Look at everything; shards whose last run failed hold nobody up until they are tried again."""
     found = survey(project)
-    waiting = {s.partition: s for s in found.states if s.asset in INGEST and s.due}
-    if not found.of("dedup_clusters").waits or len(waiting) > MOST_LOOKED_UP:
+    if not found.of("dedup_clusters").waits:
         return found
-    given_up = {s for s in waiting if s is not None and _failed(instance, s, night)}
+    waiting = {s.partition for s in found.states if s.asset in INGEST and s.due}
+    given_up = set(last_failed(instance, [shard for shard in waiting if shard is not None]))
     return survey(project, given_up=given_up) if given_up else found
-
-
-def _failed(instance: dg.DagsterInstance, shard: str, night: Night | None) -> bool:
-    """Tell whether the newest ingest run of a shard failed, since the night began."""
-    of_shard = dg.RunsFilter(job_name=INGEST_JOB, tags={"dagster/partition": shard})
-    for record in instance.get_run_records(of_shard, limit=1):
-        began = night.at if night is not None else 0.0
-        ended = record.dagster_run.is_finished and not record.dagster_run.is_success
-        return ended and record.create_timestamp.timestamp() >= began
-    return False
 
 
 def _requests(

@@ -48,9 +48,11 @@ def words_of(project: Project, found: Survey, night: Night) -> str:
 
 
 def _lines(project: Project, found: Survey, night: Night) -> Iterable[str]:
-    counts, corpus = _count(project, night.new), _count(project, project.shards())
+    known = set(project.registry.keys())  # a killed tick may have noted more than it registered
+    new = [shard for shard in night.new if shard in known]
+    counts, corpus = _count(project, new), _count(project, project.shards())
     yield (
-        f"Night of {night.scheduled}: {len(night.new):,} new shards with {counts.documents:,}"
+        f"Night of {night.scheduled}: {len(new):,} new shards with {counts.documents:,}"
         f" documents, {counts.copies:,} of them copies, {counts.tokens:,} tokens"
     )
     yield (

@@ -3,21 +3,21 @@
 import dagster as dg
 
 from corpus_platform.defs.status import STATUS
+from corpus_platform.planner import INGEST
 
-__all__ = ["JOB_OF", "build_jobs"]
+__all__ = ["INGEST_JOB", "JOB_OF", "build_jobs"]
 
-INGEST = ("raw_shards", "cleaned_documents", "minhash_signatures")
-
+INGEST_JOB = "ingest_shard"
 # The job that makes an asset.
 JOB_OF = {
-    **dict.fromkeys(INGEST, "ingest_shard"),
+    **dict.fromkeys(INGEST, INGEST_JOB),
     "dedup_clusters": "build_corpus",
     "tokenizer": "build_corpus",
     "packed_bins": "pack_shard",
     "shuffled_bins": "publish_release",
 }
 DESCRIPTIONS = {
-    "ingest_shard": "One shard: raw, cleaned, signed.",
+    INGEST_JOB: "One shard: raw, cleaned, signed.",
     "build_corpus": "Decide over all shards what is kept; then train the tokenizer, if there is none.",
     "pack_shard": "One shard's tokens.",
     "publish_release": "Shuffle all packed shards to a release.",

@@ -1,7 +1,7 @@
 """Small named JSON values of one corpus, kept in the storage of the Dagster instance.
 
 What ticks must know of earlier ticks: it survives a killed daemon, which a sensor's cursor does
-not. Each name has one writer; a value is replaced whole.
+not. A value is replaced whole: of two writers the last one counts.
 """
 
 import json

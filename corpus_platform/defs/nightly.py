@@ -11,9 +11,10 @@ from dataclasses import asdict, dataclass, replace
 import dagster as dg
 import pydantic
 
+from corpus_platform.defs.jobs import INGEST_JOB
 from corpus_platform.defs.memory import Memory
 from corpus_platform.defs.registering import Registered, register
-from corpus_platform.defs.requests import NIGHT_TAG, at_work
+from corpus_platform.defs.requests import NIGHT_TAG, at_work, last_failed
 from corpus_platform.defs.resources import Corpus
 from corpus_platform.errors import CorpusError
 from corpus_platform.planner import INGEST, survey
@@ -23,7 +24,6 @@ from corpus_platform.storage.registry import Shard
 from corpus_platform.storage.sources import discover_some
 
 __all__ = [
-    "INGEST_JOB",
     "Night",
     "build_schedule",
     "due_shards",
@@ -32,7 +32,6 @@ __all__ = [
     "run_lease_holder",
 ]
 
-INGEST_JOB = "ingest_shard"
 NIGHT, EARLIER = "night", "earlier_nights"  # the names in Memory
 KEPT_NIGHTS = 20  # what follows from a night may take longer than to the next
 
@@ -107,21 +106,23 @@ def due_shards(project: Project) -> list[str]:
 def _begin(context: dg.ScheduleEvaluationContext, corpus: Corpus) -> list[dg.RunRequest]:
     """Register new shards, note the night, and return the requests for its ingest runs."""
     project, memory = corpus.project(), Memory(context.instance, corpus.name)
-    scheduled, limit = (
-        context.scheduled_execution_time.isoformat(),
-        corpus.settings.schedule.max_shards,
-    )
+    scheduled = context.scheduled_execution_time.isoformat()
+    limit, driven = corpus.settings.schedule.max_shards, run_lease_holder(corpus) is not None
     _keep_last(memory, scheduled)
-    driven, due = run_lease_holder(corpus), due_shards(project)
+    due = due_shards(project)
+    failed = last_failed(context.instance, due)
+    untried = [shard for shard in due if shard not in set(failed)]
     listed, trouble = _listed(project)
-    room = max(0, limit - len(due))
+    # `corpus run` has listed the sources, and would wait in vain for what is registered after that.
+    room = 0 if driven else max(0, limit - len(untried))
     night = Night(scheduled, time.time(), _arriving(project, memory, listed, room, scheduled))
     # Noted before they are registered: a tick that was killed in between comes again, and would
     # take them for old ones.
     memory.set(NIGHT, asdict(night))
     found = register(project, context.instance, listed, limit=room)
     _warn(context, found, trouble)
-    wanted = [] if driven else _free(context.instance, scheduled, [*due, *found.new])
+    # Those that failed come last: they hold up no new ones.
+    wanted = [] if driven else _free(context.instance, scheduled, [*untried, *found.new, *failed])
     night = replace(
         night,
         requested=len(wanted[:limit]),

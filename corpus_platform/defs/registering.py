@@ -14,7 +14,7 @@ from corpus_platform.stages.project import Project
 from corpus_platform.storage.registry import Shard
 from corpus_platform.storage.sources import discover_some
 
-__all__ = ["Registered", "register"]
+__all__ = ["Registered", "add_partitions", "register"]
 
 
 @dataclass(frozen=True)
@@ -54,12 +54,15 @@ def register(
         new=tuple(s.key for s in taken if s.key in set(new)),
         left=len(unknown) - len(taken),
         gone=tuple(key for key in project.shards() if key in before - there),
-        restored=tuple(key for key in _add_partitions(project, instance) if key in before),
+        restored=tuple(key for key in add_partitions(project, instance) if key in before),
     )
 
 
-def _add_partitions(project: Project, instance: dg.DagsterInstance) -> list[str]:
-    """Add the keys of registered shards that Dagster lacks; return them."""
+def add_partitions(project: Project, instance: dg.DagsterInstance) -> list[str]:
+    """Add the keys of registered shards that Dagster lacks; return them.
+
+    Without its key no run of a shard can be launched.
+    """
     known = set(instance.get_dynamic_partitions(SHARDS_NAME))
     lacking = [key for key in project.shards() if key not in known]
     if lacking:

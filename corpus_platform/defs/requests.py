@@ -4,20 +4,25 @@ Dagster makes one run per run key, whatever becomes of it. So a key names the ni
 and the attempt: the next night tries again what failed, a killed daemon does not.
 """
 
+import datetime
 import time
+from collections.abc import Sequence
 
 import dagster as dg
 
-from corpus_platform.defs.jobs import JOB_OF
+from corpus_platform.defs.failures import is_retried
+from corpus_platform.defs.jobs import INGEST_JOB, JOB_OF
 from corpus_platform.stages.chain import CHAIN
 
-__all__ = ["NIGHT_TAG", "at_work", "last_run", "request"]
+__all__ = ["NIGHT_TAG", "at_work", "last_failed", "request"]
 
 NIGHT_TAG = "corpus/night"  # the night that a run was asked for in
 WANTED_TAG = "corpus/wanted"
 ATTEMPTS = 3  # of what succeeds, and is wanted again in the same night
-LOOKED_AT = 100  # runs; whether any is at work is all that is asked
-STARTS_WITHIN_SECONDS = 600.0  # a run that is created and not queued for longer was left by a crash
+PAGE = 200  # shards that one query asks for
+RUNS_OF_ONE = 20  # on average, among which the newest of each shard of a page is looked for
+STARTS_WITHIN_SECONDS = 600.0  # what is announced for longer and not begun was left by a crash
+PARTITION_TAG = "dagster/partition"
 AT_WORK = (
     dg.DagsterRunStatus.QUEUED,
     dg.DagsterRunStatus.STARTING,
@@ -26,15 +31,23 @@ AT_WORK = (
 )
 
 
-def at_work(instance: dg.DagsterInstance) -> list[dg.DagsterRun]:
-    """Return runs that make something of the chain now or will soon; the newest hundred at most."""
-    queued = instance.get_run_records(dg.RunsFilter(statuses=list(AT_WORK)), limit=LOOKED_AT)
-    created = instance.get_run_records(
-        dg.RunsFilter(statuses=[dg.DagsterRunStatus.NOT_STARTED]), limit=LOOKED_AT
+def at_work(instance: dg.DagsterInstance, *, most: int | None = None) -> list[dg.DagsterRun]:
+    """Return runs that make something of the chain now or will soon, of the newest `most`."""
+    queued = instance.get_runs(dg.RunsFilter(statuses=list(AT_WORK)), limit=most)
+    recent = datetime.datetime.fromtimestamp(time.time() - STARTS_WITHIN_SECONDS, tz=datetime.UTC)
+    created = dg.RunsFilter(statuses=[dg.DagsterRunStatus.NOT_STARTED], created_after=recent)
+    runs = [*queued, *instance.get_runs(created, limit=most), *_announced(instance, recent)]
+    return [run for run in runs if _makes_something(run)]
+
+
+def _announced(instance: dg.DagsterInstance, since: datetime.datetime) -> list[dg.DagsterRun]:
+    """Return runs whose process died, and which Dagster will make anew and has not yet."""
+    failed = dg.RunsFilter(
+        statuses=[dg.DagsterRunStatus.FAILURE],
+        tags={"dagster/will_retry": "true"},
+        updated_after=since,
     )
-    recent = time.time() - STARTS_WITHIN_SECONDS
-    created = [r for r in created if r.create_timestamp.timestamp() > recent]
-    return [r.dagster_run for r in [*queued, *created] if _makes_something(r.dagster_run)]
+    return [run for run in instance.get_runs(failed) if is_retried(instance, run) is None]
 
 
 def _makes_something(run: dg.DagsterRun) -> bool:
@@ -43,11 +56,18 @@ def _makes_something(run: dg.DagsterRun) -> bool:
     return any(key.to_user_string() in CHAIN for key in run.asset_selection)
 
 
-def last_run(instance: dg.DagsterInstance, job: str, partition: str | None) -> dg.DagsterRun | None:
-    """Return the newest run of a job for a partition."""
-    tags = {} if partition is None else {"dagster/partition": partition}
-    found = instance.get_runs(dg.RunsFilter(job_name=job, tags=tags), limit=1)
-    return found[0] if found else None
+def last_failed(instance: dg.DagsterInstance, shards: Sequence[str]) -> list[str]:
+    """Return those of some shards whose newest ingest run failed or was canceled, longest ago first."""
+    newest: dict[str, dg.RunRecord] = {}
+    for first in range(0, len(shards), PAGE):
+        some = shards[first : first + PAGE]
+        of_these = dg.RunsFilter(job_name=INGEST_JOB, tags={PARTITION_TAG: some})
+        for record in instance.get_run_records(of_these, limit=RUNS_OF_ONE * len(some)):
+            newest.setdefault(record.dagster_run.tags[PARTITION_TAG], record)
+    failed = [
+        shard for shard, record in newest.items() if record.dagster_run.is_failure_or_canceled
+    ]
+    return sorted(failed, key=lambda shard: newest[shard].create_timestamp)
 
 
 def request(

@@ -19,7 +19,7 @@ from corpus_platform.config import Settings
 from corpus_platform.defs.address import LOOPBACK, Address, address_on, listening_ip
 from corpus_platform.defs.home import open_instance, prepare_home
 from corpus_platform.defs.programs import URL_VARIABLE, Program, all_alive, start, stop
-from corpus_platform.defs.registering import register
+from corpus_platform.defs.registering import add_partitions, register
 from corpus_platform.defs.workers import is_driven
 from corpus_platform.errors import Busy, CorpusError
 from corpus_platform.stages.chain import open_project
@@ -87,12 +87,16 @@ def _warnings(settings: Settings, address: Address) -> Iterator[str]:
 
 
 def _registered(settings: Settings) -> Iterator[str]:
-    """Show the shards of a corpus that nothing was run on; yield what was found, or why not."""
+    """Show the shards: of a corpus that nothing was run on those that the sources list now.
+
+    Yields what was found, or why nothing.
+    """
     try:
         project = open_project(settings)
-        if project.registry.keys():
-            return
         with open_instance() as instance, _unlogged(sources.__name__):
+            if project.registry.keys():
+                add_partitions(project, instance)  # the instance may be new
+                return
             count = len(register(project, instance).new)
         yield f"{count} shards are registered" if count != 1 else "1 shard is registered"
     except (CorpusError, OSError) as error:  # the UI is where one looks into it

@@ -1,13 +1,18 @@
-"""Fixtures of the tests of alerts."""
+"""Fixtures of the tests of alerts and of nights."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from corpus_platform.defs.memory import Memory
 from corpus_platform.defs.resources import load_corpus
+from corpus_platform_tests.daemon import Daemon
+from corpus_platform_tests.defs.nights import DAY, NIGHT
 from corpus_platform_tests.defs.telling import TOKEN, Scene, open_instance
 from corpus_platform_tests.slack_server import SlackServer
+from corpus_platform_tests.small import write_small_corpus
 
 
 @pytest.fixture
@@ -37,3 +42,30 @@ def begun(scene: Scene) -> Scene:
     """The same after its first tick, which found nothing."""
     assert scene.tick() == "nothing new to tell"
     return scene
+
+
+@pytest.fixture(scope="session")
+def grown(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The small corpus after its first night, with the home of its instance beside it."""
+    folder = tmp_path_factory.mktemp("nightly") / "corpus"
+    daemon = Daemon(write_small_corpus(folder), folder / "home")
+    daemon.run(daemon.night(NIGHT - DAY))
+    daemon.settle()
+    return folder
+
+
+@pytest.fixture
+def daemon(grown: Path, tmp_path: Path) -> Daemon:
+    """A daemon over a copy of the grown corpus."""
+    folder = tmp_path / "corpus"
+    shutil.copytree(grown, folder, symlinks=True)
+    for name in ("data/registry.json", "data/catalog/sources.jsonl"):
+        text = (folder / name).read_text(encoding="utf-8").replace(str(grown), str(folder))
+        (folder / name).write_text(text, encoding="utf-8")
+    copied = Daemon(folder / "corpus.yaml", folder / "home")
+    with copied.instance() as instance:  # a corpus is known by its place
+        old = Memory(instance, load_corpus(grown / "corpus.yaml").name)
+        new = Memory(instance, load_corpus(copied.config).name)
+        for name in ("night", "heartbeats", "status"):
+            new.set(name, old.get(name))
+    return copied

@@ -1,87 +1,23 @@
 """The nightly refresh on a real instance: only what is new or changed is made, once, whatever is killed."""
 
-import datetime
 import os
-import shutil
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import dagster as dg
 import pytest
-import yaml
 
-from corpus_platform.defs.memory import Memory
 from corpus_platform.defs.partitions import SHARDS_NAME
 from corpus_platform.defs.resources import load_corpus
 from corpus_platform.planner import survey
 from corpus_platform.stages.raw_shards import accept_source
 from corpus_platform.storage.manifest import read_manifest
 from corpus_platform_tests.daemon import Daemon, Tick
-from corpus_platform_tests.small import SHARDS, write_shard, write_small_corpus
+from corpus_platform_tests.defs.nights import DAY, NEW, NIGHT, change, heartbeats, records, source
+from corpus_platform_tests.small import SHARDS, write_shard
 
 pytestmark = pytest.mark.xdist_group("nightly")  # the corpus is made once
-NIGHT = datetime.datetime(2026, 11, 30, 2, tzinfo=datetime.UTC)
-DAY = datetime.timedelta(days=1)
-NEW = ("2026-44/part-00001.jsonl.zst", "2026-44/part-00002.jsonl.gz")
-SHORT = "A line that is short.\n"
-
-
-def _text(number: int) -> str:
-    """Return a text that passes the rules and resembles no other."""
-    words = [f"w{number}x{i * 7919 % 1009}" for i in range(120)]
-    lines = [" ".join(words[i : i + 8]) for i in range(0, 120, 8)]
-    return "\n".join(lines)
-
-
-def _records(first: int, count: int, *, short: int = 0) -> list[dict[str, str]]:
-    good = [{"id": f"n{i}", "text": _text(i), "lang": "en"} for i in range(first, first + count)]
-    return good + [
-        {"id": f"s{first}-{i}", "text": f"{SHORT}{i}", "lang": "en"} for i in range(short)
-    ]
-
-
-def _source(config: Path, shard: str) -> Path:
-    crawl, name = shard.split("/")
-    return config.parent / "source" / f"crawl={crawl}" / name
-
-
-def _set(config: Path, **sections: object) -> None:
-    whole = yaml.safe_load(config.read_text(encoding="utf-8")) | sections
-    config.write_text(yaml.safe_dump(whole), encoding="utf-8")
-
-
-@pytest.fixture(scope="module")
-def grown(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The small corpus after its first night, with the home of its instance beside it."""
-    folder = tmp_path_factory.mktemp("nightly") / "corpus"
-    daemon = Daemon(write_small_corpus(folder), folder / "home")
-    daemon.run(daemon.night(NIGHT - DAY))
-    daemon.settle()
-    return folder
-
-
-@pytest.fixture
-def daemon(grown: Path, tmp_path: Path) -> Daemon:
-    """A daemon over a copy of the grown corpus."""
-    folder = tmp_path / "corpus"
-    shutil.copytree(grown, folder, symlinks=True)
-    for name in ("data/registry.json", "data/catalog/sources.jsonl"):
-        text = (folder / name).read_text(encoding="utf-8").replace(str(grown), str(folder))
-        (folder / name).write_text(text, encoding="utf-8")
-    copied = Daemon(folder / "corpus.yaml", folder / "home")
-    with copied.instance() as instance:  # a corpus is known by its place
-        old = Memory(instance, load_corpus(grown / "corpus.yaml").name)
-        new = Memory(instance, load_corpus(copied.config).name)
-        for name in ("night", "heartbeats", "status"):
-            new.set(name, old.get(name))
-    return copied
-
-
-def _heartbeats(daemon: Daemon) -> list[str]:
-    with daemon.instance() as instance:
-        said = Memory(instance, load_corpus(daemon.config).name).get("heartbeats") or []
-    return [one["text"] for one in said]
 
 
 def _releases(daemon: Daemon) -> list[str]:
@@ -90,8 +26,8 @@ def _releases(daemon: Daemon) -> list[str]:
 
 def _materialized(daemon: Daemon, asset: str) -> Counter[str]:
     with daemon.instance() as instance:
-        records = instance.fetch_materializations(dg.AssetKey(asset), limit=100).records
-    return Counter(record.partition_key or "" for record in records)
+        found = instance.fetch_materializations(dg.AssetKey(asset), limit=100).records
+    return Counter(record.partition_key or "" for record in found)
 
 
 def test_the_first_night_makes_all_from_the_sources_to_a_release(
@@ -100,13 +36,13 @@ def test_the_first_night_makes_all_from_the_sources_to_a_release(
     assert [r.partition for r in survey(load_corpus(daemon.config).project()).due] == []
     assert len(_releases(daemon)) == 1
     assert _materialized(daemon, "packed_bins") == Counter(SHARDS)
-    (said,) = _heartbeats(daemon)
+    (said,) = heartbeats(daemon)
     assert said.startswith("Night of 2026-11-29T02:00:00+00:00: 3 new shards with")
 
 
 def test_two_new_shards_cost_two_shards(daemon: Daemon) -> None:
     for number, shard in enumerate(NEW):
-        write_shard(_source(daemon.config, shard), _records(100 * number, 12, short=1))
+        write_shard(source(daemon.config, shard), records(100 * number, 12, short=1))
     before = _releases(daemon)
     requests = daemon.night(NIGHT)
     assert requests.shards == list(NEW)
@@ -121,7 +57,7 @@ def test_two_new_shards_cost_two_shards(daemon: Daemon) -> None:
     ]
     assert len(_releases(daemon)) == len(before) + 1
     assert daemon.settle() == []
-    _, said = _heartbeats(daemon)
+    _, said = heartbeats(daemon)
     first, second, third = said.split("\n")
     assert first.startswith(
         "Night of 2026-11-30T02:00:00+00:00: 2 new shards with 24 documents, 0 of"
@@ -133,27 +69,27 @@ def test_two_new_shards_cost_two_shards(daemon: Daemon) -> None:
 def test_a_night_without_news_makes_nothing_and_says_so(daemon: Daemon) -> None:
     assert daemon.night(NIGHT).said == "no shard is to be ingested"
     assert daemon.settle() == []
-    assert _heartbeats(daemon)[-1].startswith("Night of 2026-11-30T02:00:00+00:00: 0 new shards")
+    assert heartbeats(daemon)[-1].startswith("Night of 2026-11-30T02:00:00+00:00: 0 new shards")
 
 
 def test_a_night_that_takes_longer_than_to_the_next_is_told_with_all_that_came_of_it(
     daemon: Daemon,
 ) -> None:
-    write_shard(_source(daemon.config, NEW[0]), _records(0, 12))
+    write_shard(source(daemon.config, NEW[0]), records(0, 12))
     daemon.run(daemon.night(NIGHT))
     assert daemon.night(NIGHT + DAY).said == "no shard is to be ingested"
     daemon.settle()
-    long, short = _heartbeats(daemon)[-2:]
+    long, short = heartbeats(daemon)[-2:]
     assert long.startswith("Night of 2026-11-30T02:00:00+00:00: 1 new shards with 12 documents, 0")
     assert short.startswith("Night of 2026-12-01T02:00:00+00:00: 0 new shards")
 
 
 @pytest.mark.slow
 def test_at_most_so_many_shards_begin_in_a_night_and_the_rest_in_the_next(daemon: Daemon) -> None:
-    _set(daemon.config, schedule={"max_shards": 1})
+    change(daemon.config, schedule={"max_shards": 1})
     daemon.reload()
     for number, shard in enumerate(NEW):
-        write_shard(_source(daemon.config, shard), _records(100 * number, 12))
+        write_shard(source(daemon.config, shard), records(100 * number, 12))
     first = daemon.night(NIGHT)
     assert first.shards == [NEW[0]]
     assert daemon.run(first) + daemon.settle() == [
@@ -162,17 +98,17 @@ def test_at_most_so_many_shards_begin_in_a_night_and_the_rest_in_the_next(daemon
         ("pack_shard", NEW[0], True),
         ("publish_release", "", True),
     ]
-    assert "Left for the next nights: 1 shards" in _heartbeats(daemon)[-1]
+    assert "Left for the next nights: 1 shards" in heartbeats(daemon)[-1]
     second = daemon.night(NIGHT + DAY)
     assert second.shards == [NEW[1]]
     daemon.run(second)
     daemon.settle()
-    assert "Left for" not in _heartbeats(daemon)[-1]
+    assert "Left for" not in heartbeats(daemon)[-1]
 
 
 def test_a_tick_that_comes_again_loses_and_doubles_nothing(daemon: Daemon) -> None:
     for number, shard in enumerate(NEW):
-        write_shard(_source(daemon.config, shard), _records(100 * number, 12))
+        write_shard(source(daemon.config, shard), records(100 * number, 12))
     killed = daemon.night(NIGHT)  # the daemon dies after the first of the two runs was made
     daemon.run(Tick(killed.requests[:1]))
     assert daemon.look().requests == []
@@ -180,26 +116,26 @@ def test_a_tick_that_comes_again_loses_and_doubles_nothing(daemon: Daemon) -> No
     assert daemon.run(again) == [("ingest_shard", NEW[1], True)]
     daemon.settle()
     assert _materialized(daemon, "raw_shards")[NEW[0]] == 1
-    assert _heartbeats(daemon)[-1].startswith("Night of 2026-11-30T02:00:00+00:00: 2 new shards")
+    assert heartbeats(daemon)[-1].startswith("Night of 2026-11-30T02:00:00+00:00: 2 new shards")
 
 
 @pytest.mark.slow
 def test_nothing_is_carried_on_while_the_runs_of_the_night_are_being_made(daemon: Daemon) -> None:
-    write_shard(_source(daemon.config, NEW[0]), _records(0, 12))
+    write_shard(source(daemon.config, NEW[0]), records(0, 12))
     requests = daemon.night(NIGHT)
     assert daemon.look().said == "the runs of the night 2026-11-30T02:00:00+00:00 are being started"
-    assert len(_heartbeats(daemon)) == 1
+    assert len(heartbeats(daemon)) == 1
     daemon.run(requests)
     daemon.settle()
-    assert len(_heartbeats(daemon)) == 2
+    assert len(heartbeats(daemon)) == 2
 
 
 def test_a_changed_file_is_blocked_until_it_is_accepted_and_then_flows_on(daemon: Daemon) -> None:
     shard = SHARDS[1]
-    write_shard(_source(daemon.config, shard), _records(500, 40))
+    write_shard(source(daemon.config, shard), records(500, 40))
     assert daemon.night(NIGHT).said == "no shard is to be ingested"
     daemon.settle()
-    blocked = [line for line in _heartbeats(daemon)[-1].split("\n") if line.startswith("Blocked")]
+    blocked = [line for line in heartbeats(daemon)[-1].split("\n") if line.startswith("Blocked")]
     assert blocked[0].startswith(f"Blocked: raw_shards[{shard}]: source_unchanged: ")
     accept_source(load_corpus(daemon.config).project(), shard)
     done = daemon.settle()
@@ -208,17 +144,17 @@ def test_a_changed_file_is_blocked_until_it_is_accepted_and_then_flows_on(daemon
 
 
 def test_a_file_with_an_old_date_that_comes_late_is_found(daemon: Daemon) -> None:
-    path = _source(daemon.config, NEW[0])
-    write_shard(path, _records(0, 12))
+    path = source(daemon.config, NEW[0])
+    write_shard(path, records(0, 12))
     os.utime(path, (1_000_000_000, 1_000_000_000))
     assert daemon.night(NIGHT).shards == [NEW[0]]
 
 
 def test_a_file_that_is_listed_no_more_stays_and_is_told(daemon: Daemon) -> None:
-    _source(daemon.config, SHARDS[0]).unlink()
+    source(daemon.config, SHARDS[0]).unlink()
     assert daemon.night(NIGHT).said == "no shard is to be ingested"
     assert daemon.settle() == []
-    assert f"Listed no more, and kept: 1 shards, such as {SHARDS[0]}" in _heartbeats(daemon)[-1]
+    assert f"Listed no more, and kept: 1 shards, such as {SHARDS[0]}" in heartbeats(daemon)[-1]
     assert list(load_corpus(daemon.config).project().shards()) == list(SHARDS)
     with daemon.instance() as instance:
         assert set(instance.get_dynamic_partitions(SHARDS_NAME)) == set(SHARDS)
@@ -227,15 +163,15 @@ def test_a_file_that_is_listed_no_more_stays_and_is_told(daemon: Daemon) -> None
 def test_sources_that_cannot_be_listed_are_told_and_the_rest_goes_on(daemon: Daemon) -> None:
     broken = daemon.config.parent / "source" / "crawl=bad name!"
     broken.mkdir()
-    write_shard(broken / "a.jsonl", _records(0, 2))
+    write_shard(broken / "a.jsonl", records(0, 2))
     assert daemon.night(NIGHT).said == "no shard is to be ingested"
     daemon.settle()
-    assert "Trouble: the sources cannot be listed: " in _heartbeats(daemon)[-1]
-    assert "Listed no more" not in _heartbeats(daemon)[-1]
+    assert "Trouble: the sources cannot be listed: " in heartbeats(daemon)[-1]
+    assert "Listed no more" not in heartbeats(daemon)[-1]
 
 
 def test_changed_settings_are_said_and_not_acted_on_before_a_reload(daemon: Daemon) -> None:
-    _set(daemon.config, clean={"set": {"too_short.min_chars": 210}})
+    change(daemon.config, clean={"set": {"too_short.min_chars": 210}})
     for tick in (daemon.night(NIGHT), daemon.look()):
         assert tick.requests == []
         assert "reload the code location" in tick.said
@@ -244,15 +180,15 @@ def test_changed_settings_are_said_and_not_acted_on_before_a_reload(daemon: Daem
 
 
 def test_a_shard_over_its_limit_holds_nobody_up_and_flows_on_after_a_waiver(daemon: Daemon) -> None:
-    _set(daemon.config, checks={"max_uncleared_share": 0.5, "min_records": 20})
+    change(daemon.config, checks={"max_uncleared_share": 0.5, "min_records": 20})
     daemon.reload()
-    write_shard(_source(daemon.config, NEW[0]), _records(0, 10, short=30))
-    write_shard(_source(daemon.config, NEW[1]), _records(100, 30))
+    write_shard(source(daemon.config, NEW[0]), records(0, 10, short=30))
+    write_shard(source(daemon.config, NEW[1]), records(100, 30))
     done = daemon.run(daemon.night(NIGHT)) + daemon.settle()
     assert ("ingest_shard", NEW[0], False) in done
     assert ("pack_shard", NEW[1], True) in done
     assert not any(shard == NEW[0] and job == "pack_shard" for job, shard, _ in done)
-    assert "drop_rate_too_short" in _heartbeats(daemon)[-1]
+    assert "drop_rate_too_short" in heartbeats(daemon)[-1]
     assert daemon.settle() == []
     waiver = {
         "gate": "drop_rate_too_short",
@@ -261,7 +197,7 @@ def test_a_shard_over_its_limit_holds_nobody_up_and_flows_on_after_a_waiver(daem
         "expires": "2099-01-01",
     }
     kept = {**waiver, "gate": "kept_share"}
-    _set(daemon.config, waivers=[waiver, kept])
+    change(daemon.config, waivers=[waiver, kept])
     daemon.reload()
     done = daemon.run(daemon.night(NIGHT + DAY)) + daemon.settle()
     assert ("pack_shard", NEW[0], True) in done
@@ -272,10 +208,10 @@ def test_a_shard_over_its_limit_holds_nobody_up_and_flows_on_after_a_waiver(daem
 def test_a_shard_whose_run_failed_holds_nobody_up_and_is_tried_again_the_next_night(
     daemon: Daemon,
 ) -> None:
-    _set(daemon.config, checks={"max_uncleared_share": 0.5})
+    change(daemon.config, checks={"max_uncleared_share": 0.5})
     daemon.reload()
-    write_shard(_source(daemon.config, NEW[0]), _records(0, 12))
-    write_shard(_source(daemon.config, NEW[1]), _records(100, 12))
+    write_shard(source(daemon.config, NEW[0]), records(0, 12))
+    write_shard(source(daemon.config, NEW[1]), records(100, 12))
     requests = daemon.night(NIGHT)
     draft_home = daemon.config.parent / "data" / "minhash_signatures" / "2026-44"
     draft_home.mkdir(exist_ok=True)
@@ -294,9 +230,9 @@ def test_a_shard_whose_run_failed_holds_nobody_up_and_is_tried_again_the_next_ni
 def test_a_release_is_made_once_in_a_calendar_week_where_the_settings_say_so(
     daemon: Daemon,
 ) -> None:
-    _set(daemon.config, release={"when": "weekly"})
+    change(daemon.config, release={"when": "weekly"})
     daemon.reload()
-    write_shard(_source(daemon.config, NEW[0]), _records(0, 12))
+    write_shard(source(daemon.config, NEW[0]), records(0, 12))
     daemon.run(daemon.night(NIGHT))
     assert not any(job == "publish_release" for job, _, _ in daemon.settle())
     (manifest,) = daemon.config.parent.glob("data/releases/*/manifest.json")

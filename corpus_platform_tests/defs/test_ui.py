@@ -205,6 +205,18 @@ def test_the_shards_of_a_new_corpus_are_partitions_at_once(config: Path, serve: 
     assert not any("registered" in line for line in serve().said)
 
 
+def test_registered_shards_are_partitions_of_a_new_instance_too(config: Path, serve: Serve) -> None:
+    path = config.parent / "source" / "2026-40" / "a.jsonl"
+    path.parent.mkdir(parents=True)
+    path.touch()
+    serve()
+    with open_instance() as instance:
+        instance.delete_dynamic_partition(SHARDS_NAME, "2026-40/a.jsonl")
+    serve()
+    with open_instance() as instance:
+        assert instance.get_dynamic_partitions(SHARDS_NAME) == ["2026-40/a.jsonl"]
+
+
 def test_a_corpus_without_a_source_file_is_served_with_one_warning(
     serve: Serve, capfd: pytest.CaptureFixture[str]
 ) -> None:
