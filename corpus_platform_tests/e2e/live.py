@@ -10,9 +10,12 @@ import re
 import time
 import urllib.request
 from collections import Counter
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar  # Any: values of JSON
+from typing import (
+    Any,
+    TypeVar,
+)  # Any: values of JSON, and ticks, which Dagster gives no public name
 
 import dagster as dg
 import psutil
@@ -23,7 +26,6 @@ from corpus_platform_tests.slack_server import SlackServer
 __all__ = ["EVERY_MINUTE", "Live", "live", "prepare"]
 
 EVERY_MINUTE = "* * * * *"
-NEVER = "0 0 30 2 *"
 WITHIN = 420.0  # a busy machine takes several times what an idle one does
 TOKEN = "xoxb-of-the-tests"
 Found = TypeVar("Found")
@@ -44,11 +46,13 @@ def prepare(corpus: Corpus, slack: SlackServer | None, **sections: object) -> No
 
 
 @contextlib.contextmanager
-def live(corpus: Corpus, *, token: str = TOKEN) -> Generator["Live"]:
+def live(
+    corpus: Corpus, *, token: str = TOKEN, fault: Mapping[str, object] | None = None
+) -> Generator["Live"]:
     """Serve a corpus by `corpus ui` while the block runs; an empty token is none."""
     environment = {"SLACK_BOT_TOKEN": token} if token else {}
     home = str(corpus.data / ".dagster")
-    ui = corpus.start("ui", "--port", "0", environment=environment)
+    ui = corpus.start("ui", "--port", "0", environment=environment, fault=fault)
     try:
         url = _address(ui)
         with dg.DagsterInstance.from_config(home) as instance:
@@ -102,11 +106,22 @@ class Live:
 
         That is their reason to skip, the runs asked for, or the error.
         """
-        states = [s for s in self.instance.all_instigator_state() if s.instigator_name == name]
         return [
             tick.skip_reason
             or (tick.error.message if tick.error else f"{tick.status.value} {len(tick.run_ids)}")
-            for state in states
+            for tick in self._ticks(name, limit)
+            if tick.is_completed
+        ]
+
+    def statuses(self, name: str) -> list[str]:
+        """Return how the latest ticks of a schedule or sensor ended, the latest first."""
+        return [tick.status.value for tick in self._ticks(name, 200) if tick.is_completed]
+
+    def _ticks(self, name: str, limit: int) -> list[Any]:
+        return [
+            tick
+            for state in self.instance.all_instigator_state()
+            if state.instigator_name == name
             for tick in self.instance.get_ticks(
                 state.instigator_origin_id, state.selector_id, limit=limit
             )
@@ -126,16 +141,17 @@ class Live:
 
         return self.wait_for(f"the end of run {run_id}", look)
 
-    def failed_steps(self, run: dg.DagsterRun) -> list[str]:
-        """Return the steps of a run that failed; those that never began are not among them."""
-        kinds = {dg.DagsterEventType.STEP_FAILURE}
-        records = self.instance.get_records_for_run(run.run_id, of_type=kinds).records
-        return [r.event_log_entry.step_key or "" for r in records]
+    def first_ended(self, job: str, partition: str | None = None) -> dg.DagsterRun:
+        """Return a run of a job when there is one and it has ended."""
 
-    def began(self, run: dg.DagsterRun) -> set[str]:
-        """Return the steps of a run that were begun."""
-        kinds = {dg.DagsterEventType.STEP_START}
-        records = self.instance.get_records_for_run(run.run_id, of_type=kinds).records
+        def look() -> dg.DagsterRun | None:
+            return next((run for run in self.runs(job, partition) if run.is_finished), None)
+
+        return self.wait_for(f"the end of a run of {job} for {partition}", look)
+
+    def steps(self, run: dg.DagsterRun, kind: dg.DagsterEventType) -> set[str]:
+        """Return the steps of a run of which there is an event of a kind."""
+        records = self.instance.get_records_for_run(run.run_id, of_type={kind}).records
         return {r.event_log_entry.step_key or "" for r in records}
 
     def materialized(self, asset: str) -> Counter[str]:
