@@ -61,6 +61,9 @@ def _lines(project: Project, found: Survey, night: Night) -> Iterable[str]:
     )
     release = release_in_force(project)
     yield f"Release in force: {release['id']}" if release else "No release is in force"
+    pending = found.of("shuffled_bins")
+    if pending.state in ("missing", "stale") and not pending.due:  # it is for a person to make
+        yield f"No new release: {pending.reason}"
     if night.trouble:
         yield f"Trouble: {night.trouble}"
     if night.left or night.waiting:

@@ -13,14 +13,11 @@ from pathlib import Path
 
 import dagster as dg
 
+from corpus_platform.defs.failures import ENDED
+
 __all__ = ["Pruned", "prune"]
 
 PAGE = 200  # runs, or events, that are in memory at once
-ENDED = [
-    dg.DagsterRunStatus.SUCCESS,
-    dg.DagsterRunStatus.FAILURE,
-    dg.DagsterRunStatus.CANCELED,
-]
 MADE, SEEN = dg.DagsterEventType.ASSET_MATERIALIZATION, dg.DagsterEventType.ASSET_OBSERVATION
 CHECKED = {
     dg.DagsterEventType.ASSET_CHECK_EVALUATION,
@@ -48,7 +45,7 @@ def prune(
 
     Runs go one by one: whoever stops it, stops it between two.
     """
-    old = dg.RunsFilter(statuses=ENDED, updated_before=before)
+    old = dg.RunsFilter(statuses=list(ENDED), updated_before=before)
     total, newest = instance.get_runs_count(old), _Newest(instance)
     removed = kept = 0
     for run_id in _run_ids(instance, old):

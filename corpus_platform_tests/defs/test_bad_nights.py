@@ -83,6 +83,19 @@ def test_a_new_instance_over_old_artifacts_has_their_partitions_when_their_runs_
         assert set(instance.get_dynamic_partitions(SHARDS_NAME)) == set(SHARDS)
 
 
+def test_a_release_that_is_for_a_person_to_make_is_named_in_the_heartbeat(daemon: Daemon) -> None:
+    change(daemon.config, release={"when": "manual"})
+    daemon.reload()
+    write_shard(source(daemon.config, NEW[0]), records(0, 12))
+    done = daemon.run(daemon.night(NIGHT)) + daemon.settle()
+    assert done[-1] == ("pack_shard", NEW[0], True)
+    (line,) = [
+        one for one in heartbeats(daemon)[-1].split("\n") if one.startswith("No new release")
+    ]
+    assert "; release.when is manual: materialize shuffled_bins to make it" in line
+    assert "Still due" not in heartbeats(daemon)[-1]
+
+
 def test_a_canceled_run_holds_nobody_up_and_comes_again_in_the_next_night(daemon: Daemon) -> None:
     change(daemon.config, checks={"max_uncleared_share": 0.5})
     daemon.reload()
