@@ -9,7 +9,7 @@ from corpus_platform.defs.memory import Memory
 from corpus_platform.defs.resources import load_corpus
 from corpus_platform_tests.daemon import Daemon
 
-__all__ = ["DAY", "NEW", "NIGHT", "change", "heartbeats", "records", "source"]
+__all__ = ["DAY", "NEW", "NIGHT", "change", "heartbeats", "records", "source", "text"]
 
 NIGHT = datetime.datetime(2026, 11, 30, 2, tzinfo=datetime.UTC)
 DAY = datetime.timedelta(days=1)
@@ -17,7 +17,7 @@ NEW = ("2026-44/part-00001.jsonl.zst", "2026-44/part-00002.jsonl.gz")
 SHORT = "A line that is short.\n"
 
 
-def _text(number: int) -> str:
+def text(number: int) -> str:
     """Return a text that passes the rules and resembles no other."""
     words = [f"w{number}x{i * 7919 % 1009}" for i in range(120)]
     lines = [" ".join(words[i : i + 8]) for i in range(0, 120, 8)]
@@ -26,7 +26,7 @@ def _text(number: int) -> str:
 
 def records(first: int, count: int, *, short: int = 0) -> list[dict[str, str]]:
     """Return records of good texts, numbered from `first`, and after them so many short ones."""
-    good = [{"id": f"n{i}", "text": _text(i), "lang": "en"} for i in range(first, first + count)]
+    good = [{"id": f"n{i}", "text": text(i), "lang": "en"} for i in range(first, first + count)]
     return good + [
         {"id": f"s{first}-{i}", "text": f"{SHORT}{i}", "lang": "en"} for i in range(short)
     ]

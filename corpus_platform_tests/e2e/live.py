@@ -61,6 +61,13 @@ def live(
         ui.kill()
 
 
+def _cause(error: Any) -> str:  # of a tick
+    """Return the words of the error behind an error; nothing where there is none."""
+    while error is not None and error.cause is not None:
+        error = error.cause
+    return "" if error is None else error.message
+
+
 def _address(ui: Started) -> str:
     until = time.monotonic() + 180
     while (said := re.search(r"web UI: (http://127\.0\.0\.1:\d+)", ui.printed())) is None:
@@ -107,8 +114,7 @@ class Live:
         That is their reason to skip, the runs asked for, or the error.
         """
         return [
-            tick.skip_reason
-            or (tick.error.message if tick.error else f"{tick.status.value} {len(tick.run_ids)}")
+            tick.skip_reason or _cause(tick.error) or f"{tick.status.value} {len(tick.run_ids)}"
             for tick in self._ticks(name, limit)
             if tick.is_completed
         ]

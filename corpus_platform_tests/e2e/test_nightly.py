@@ -11,6 +11,7 @@ import dagster as dg
 import pytest
 import tokenizers
 
+from corpus_platform_tests.defs.nights import NEW, records, source, text
 from corpus_platform_tests.e2e.command import Corpus
 from corpus_platform_tests.e2e.live import Live, live, prepare
 from corpus_platform_tests.slack_server import SlackServer
@@ -18,10 +19,15 @@ from corpus_platform_tests.small import SHARDS, write_shard
 
 pytestmark = pytest.mark.xdist_group("live")
 
-NEW = ("2026-44/part-00001.jsonl.zst", "2026-44/part-00002.jsonl.gz")
-SHORT = "A line that is short.\n"
 MORE = "\nIn a later version of this page one more line was added at its end, and no other."
-Record = dict[str, str]
+CLUSTERING = "corpus_platform.stages.dedup_clusters:write_table"  # called twice, in a draft
+LENIENT = {"max_uncleared_share": 0.5}
+WAIVER = {
+    "gate": "drop_rate_too_short",
+    "partition": NEW[0],
+    "reason": "short answers",
+    "expires": "2099-01-01",
+}
 
 
 @pytest.fixture
@@ -31,23 +37,8 @@ def slack() -> Iterator[SlackServer]:
         yield server
 
 
-def _text(number: int) -> str:
-    """Return a text that passes the rules and resembles no other."""
-    words = [f"w{number}x{i * 7919 % 1009}" for i in range(120)]
-    return "\n".join(" ".join(words[i : i + 8]) for i in range(0, 120, 8))
-
-
-def _records(first: int, count: int, *, short: int = 0) -> list[Record]:
-    good = [{"id": f"n{i}", "text": _text(i), "lang": "en"} for i in range(first, first + count)]
-    bad = [{"id": f"s{first}-{i}", "text": f"{SHORT}{i}", "lang": "en"} for i in range(short)]
-    return good + bad
-
-
-def _write(corpus: Corpus, shard: str, records: list[Record]) -> Path:
-    crawl, name = shard.split("/")
-    path = corpus.folder / "source" / f"crawl={crawl}" / name
-    write_shard(path, records)
-    return path
+def _write(corpus: Corpus, shard: str, found: list[dict[str, str]]) -> None:
+    write_shard(source(corpus.config, shard), found)
 
 
 def _write_new(corpus: Corpus) -> list[str]:
@@ -55,26 +46,26 @@ def _write_new(corpus: Corpus) -> list[str]:
 
     25 documents pass the rules; one is a copy, and one nearly so.
     """
-    first, second = _records(0, 12, short=1), _records(100, 11, short=2)
+    first, second = records(0, 12, short=1), records(100, 11, short=2)
     copies = [
-        {"id": "exact", "text": _text(3), "lang": "en"},
-        {"id": "near", "text": _text(4) + MORE, "lang": "en"},
+        {"id": "exact", "text": text(3), "lang": "en"},
+        {"id": "near", "text": text(4) + MORE, "lang": "en"},
     ]
     _write(corpus, NEW[0], first)
     _write(corpus, NEW[1], [*second, *copies])
-    return [_text(i) for i in (*range(12), *range(100, 111))]
+    return [text(i) for i in (*range(12), *range(100, 111))]
 
 
 def _tokens(corpus: Corpus, texts: list[str]) -> int:
     """Return the tokens of texts by the corpus's tokenizer, one end token after each."""
     (file,) = corpus.data.glob("tokenizer/*/tokenizer.json")
     tokenizer = tokenizers.Tokenizer.from_file(str(file))
-    return sum(len(tokenizer.encode(text).ids) + 1 for text in texts)
+    return sum(len(tokenizer.encode(one).ids) + 1 for one in texts)
 
 
 def _of_new_shards(slack: SlackServer) -> list[str]:
     """Return the heartbeats of nights that took in two shards."""
-    return [text for text in slack.texts if "2 new shards" in text]
+    return [told for told in slack.texts if "2 new shards" in told]
 
 
 def _all_flowed(corpus: Live, slack: SlackServer, before: set[str]) -> None:
@@ -113,9 +104,6 @@ def _packs(corpus: Corpus) -> set[tuple[str, int]]:
     """Return the manifests of all packs, with the times they were written at."""
     found = corpus.data.glob("packed_bins/**/manifest.json")
     return {(str(p), p.stat().st_mtime_ns) for p in found}
-
-
-CLUSTERING = "corpus_platform.stages.dedup_clusters:write_table"  # called twice, in a draft
 
 
 def _queued(served: Live) -> bool:
@@ -194,23 +182,14 @@ def _made_once(served: Live, asset: str, shard: str) -> bool:
 
 def _failures(slack: SlackServer) -> list[str]:
     """Return all failures that were told, grouped or not."""
-    told = [line for text in slack.texts for line in text.split("\n")]
+    told = [line for message in slack.texts for line in message.split("\n")]
     return [line for line in told if re.search("red_circle|yellow_circle", line)]
 
 
 def _drops_too_much(corpus: Corpus) -> None:
     """Drop a shard of which two thirds are too short, and one that is all right."""
-    _write(corpus, NEW[0], _records(0, 40, short=80))
-    _write(corpus, NEW[1], _records(100, 12))
-
-
-LENIENT = {"max_uncleared_share": 0.5}
-WAIVER = {
-    "gate": "drop_rate_too_short",
-    "partition": NEW[0],
-    "reason": "short answers",
-    "expires": "2099-01-01",
-}
+    _write(corpus, NEW[0], records(0, 40, short=80))
+    _write(corpus, NEW[1], records(100, 12))
 
 
 def _release_without_it(served: Live, slack: SlackServer, before: set[str]) -> str:
@@ -222,7 +201,7 @@ def _release_without_it(served: Live, slack: SlackServer, before: set[str]) -> s
     run = served.first_ended("publish_release")
     assert served.steps(run, dg.DagsterEventType.STEP_FAILURE) == {"shuffled_bins_gates"}
     blocked = f"Blocked: cleaned_documents[{NEW[0]}]: drop_rate_too_short: "
-    served.wait_for("the heartbeat", lambda: any(blocked in text for text in slack.texts))
+    served.wait_for("the heartbeat", lambda: any(blocked in told for told in slack.texts))
     return made
 
 
@@ -309,7 +288,7 @@ def test_a_shard_over_its_limit_flows_on_after_its_repaired_file_was_accepted(
     with live(made) as served:
         before = served.releases()
         partial = _release_without_it(served, slack, before)
-        _write(made, NEW[0], _records(0, 40, short=10))
+        _write(made, NEW[0], records(0, 40, short=10))
         ended = made.do("lock", "--accept", NEW[0])
         assert ended.code == 0, ended.printed
         served.wait_for("a whole release", lambda: served.in_force() not in {*before, partial})
