@@ -47,7 +47,8 @@ def held_by(path: Path) -> str | None:
     except FileNotFoundError:
         return None
     try:
-        return None if _try(descriptor) else holder(path)
+        # Shared: of two who ask at the same time none takes the other for a holder.
+        return None if _try(descriptor, fcntl.LOCK_SH) else holder(path)
     finally:
         os.close(descriptor)
 
@@ -61,9 +62,9 @@ def holder(path: Path) -> str:
         return "another process"
 
 
-def _try(descriptor: int) -> bool:
+def _try(descriptor: int, kind: int = fcntl.LOCK_EX) -> bool:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True

@@ -1,5 +1,7 @@
 """A lease is held by one process at a time and freed when that process dies."""
 
+import fcntl
+import os
 import subprocess
 import sys
 import time
@@ -57,3 +59,13 @@ def test_a_killed_holder_frees_its_lease(tmp_path: Path) -> None:
     process.wait()
     with lease.hold(path):
         pass
+
+
+def test_who_asks_hears_of_a_holder_and_takes_nobody_else_who_asks_for_one(tmp_path: Path) -> None:
+    path = tmp_path / "x.lease"
+    assert lease.held_by(path) is None
+    with lease.hold(path):
+        assert f"process {os.getpid()} on " in (lease.held_by(path) or "")
+    with path.open("rb") as asking:
+        fcntl.flock(asking, fcntl.LOCK_SH)
+        assert lease.held_by(path) is None
