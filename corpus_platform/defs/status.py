@@ -165,11 +165,11 @@ def _uncleared_table(uncleared: Sequence[Blocked], since: Mapping[str, float], n
     if not uncleared:
         return "No gate refuses anything."
     rows = [
-        [b.partition or "all shards", b.asset, b.gate, b.reason, _age(since[_key(b)], now)]
+        [b.partition or "all shards", f"{b.asset}: {b.gate}", b.reason, _age(since[_key(b)], now)]
         for b in uncleared[:SHOWN]
     ]
     more = len(uncleared) - len(rows)
-    heading = ("shard", "asset", "gate", "reason", "since")
+    heading = ("shard", "refused by", "reason", "since")  # one more, and the page cuts reasons off
     note = f"\n\n{more:,} more: `corpus status` lists all." if more else ""
     return table(heading, [[cell(text) for text in row] for row in rows]) + note
 
