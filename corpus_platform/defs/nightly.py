@@ -26,7 +26,6 @@ from corpus_platform.storage.sources import discover_some
 __all__ = [
     "Night",
     "build_schedule",
-    "due_shards",
     "earlier",
     "recall",
     "run_lease_holder",
@@ -97,7 +96,7 @@ def build_schedule(corpus: Corpus) -> dg.ScheduleDefinition:
     return nightly
 
 
-def due_shards(project: Project) -> list[str]:
+def _due_shards(project: Project) -> list[str]:
     """Return the registered shards of which something up to the signatures is due, in key order."""
     due = [d.partition for d in survey(project).due if d.asset in INGEST]
     return list(dict.fromkeys(shard for shard in due if shard is not None))
@@ -109,7 +108,7 @@ def _begin(context: dg.ScheduleEvaluationContext, corpus: Corpus) -> list[dg.Run
     scheduled = context.scheduled_execution_time.isoformat()
     limit, driven = corpus.settings.schedule.max_shards, run_lease_holder(corpus) is not None
     _keep_last(memory, scheduled)
-    due = due_shards(project)
+    due = _due_shards(project)
     failed = last_failed(context.instance, due)
     untried = [shard for shard in due if shard not in set(failed)]
     listed, trouble = _listed(project)
