@@ -349,4 +349,5 @@ def test_a_reload_of_the_code_location_leaves_a_run_at_work(made: Corpus) -> Non
         served.reload()
         assert _clustering(served)
         served.wait_for("a new release in force", lambda: served.in_force() not in before)
+        _settled(served)
         assert all(run.is_success for run in served.instance.get_runs())
