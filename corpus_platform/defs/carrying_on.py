@@ -108,13 +108,15 @@ def _mark(
     files = [project.store.root / "registry.json", lock_path(project)]
     files += [latest_path(project), current_path(project), *catalogs]
     runs = instance.get_run_records(limit=1, order_by="update_timestamp")
-    today = datetime.datetime.now(tz=datetime.UTC).date()  # a waiver may end
+    now = datetime.datetime.now(tz=datetime.UTC)
+    # A waiver ends with a day, a week where a release is weekly with one of the schedule's zone.
+    days = f"{now.date()} {now.astimezone(_zone(project)).date()}"
     known = [
         corpus.sha256,  # a waiver may let something on
         *(str(stamp(f)) for f in files),
         *(f"{r.dagster_run.run_id} {r.end_time}" for r in runs),
     ]
-    return text_sha256("\n".join([*known, str(today), night.scheduled if night else ""]))
+    return text_sha256("\n".join([*known, days, night.scheduled if night else ""]))
 
 
 def _survey(instance: dg.DagsterInstance, project: Project) -> Survey:
@@ -159,9 +161,13 @@ def _release_is_due(project: Project) -> bool:
     last = project.last_generation("shuffled_bins", None)
     if project.settings.release.when != "weekly" or last is None:
         return True
-    zone = zoneinfo.ZoneInfo(project.settings.schedule.timezone)
+    zone = _zone(project)
     made = datetime.datetime.fromisoformat(last.manifest.measured["made_at"]).astimezone(zone)
     return made.isocalendar()[:2] != datetime.datetime.now(tz=zone).isocalendar()[:2]
+
+
+def _zone(project: Project) -> zoneinfo.ZoneInfo:
+    return zoneinfo.ZoneInfo(project.settings.schedule.timezone)
 
 
 def _wanted(project: Project, state: State) -> str:
