@@ -218,7 +218,8 @@ class _Tick:
         night = self._memory.get("night")
         if night is not None and (trouble := self._trouble(night)):
             yield FailedNight(night["scheduled"], trouble, night["at"])
-        expected = _last_expected(self._corpus.settings.schedule, self._now)
+        # Of nights less than an hour apart, the last one is never late.
+        expected = _last_expected(self._corpus.settings.schedule, self._now - GRACE_SECONDS)
         last = None if night is None else str(night["scheduled"])
         late = expected.timestamp() + GRACE_SECONDS
         if not self._ledger.since < expected.timestamp() or self._now < late:

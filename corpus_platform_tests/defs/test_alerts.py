@@ -221,6 +221,16 @@ def test_a_missed_night_is_told_once_after_an_hour_of_grace(scene: Scene) -> Non
     assert tick(at_utc(12, 4)) == "told 1"  # the next one too
 
 
+def test_nights_an_hour_apart_are_missed_too(scene: Scene) -> None:
+    with scene.corpus.config_file.open("a") as config:
+        config.write('schedule: {cron: "0 * * * *"}\n')
+    corpus = load_corpus(scene.corpus.config_file)
+    tell(scene.instance, corpus, now=at_utc(10, 12, 30))
+    assert tell(scene.instance, corpus, now=at_utc(10, 13, 50)) == "nothing new to tell"
+    assert tell(scene.instance, corpus, now=at_utc(10, 14, 10)) == "told 1"
+    assert "the night of 2026-11-10T13:00:00+00:00 was not started" in scene.server.texts[0]
+
+
 def test_a_night_that_was_started_is_not_missed(scene: Scene) -> None:
     tell(scene.instance, scene.corpus, now=at_utc(10, 12))
     scene.memory.set("night", {"scheduled": "2026-11-11T02:00:00+00:00", "at": at_utc(11, 2)})
