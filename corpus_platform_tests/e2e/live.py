@@ -116,22 +116,23 @@ class Live:
         return [
             tick.skip_reason or _cause(tick.error) or f"{tick.status.value} {len(tick.run_ids)}"
             for tick in self._ticks(name, limit)
-            if tick.is_completed
         ]
 
     def statuses(self, name: str) -> list[str]:
         """Return how the latest ticks of a schedule or sensor ended, the latest first."""
-        return [tick.status.value for tick in self._ticks(name, 200) if tick.is_completed]
+        return [tick.status.value for tick in self._ticks(name, 200)]
 
     def _ticks(self, name: str, limit: int) -> list[Any]:
-        return [
+        """Return the latest ticks that have ended: besides them one may be at work."""
+        found = [
             tick
             for state in self.instance.all_instigator_state()
             if state.instigator_name == name
             for tick in self.instance.get_ticks(
-                state.instigator_origin_id, state.selector_id, limit=limit
+                state.instigator_origin_id, state.selector_id, limit=limit + 1
             )
         ]
+        return [tick for tick in found if tick.is_completed][:limit]
 
     def runs(self, job: str, partition: str | None = None) -> list[dg.DagsterRun]:
         """Return the runs of a job, the latest first."""
