@@ -169,7 +169,7 @@ def _uncleared_table(uncleared: Sequence[Blocked], since: Mapping[str, float], n
         for b in uncleared[:SHOWN]
     ]
     more = len(uncleared) - len(rows)
-    heading = ("shard", "refused by", "reason", "since")  # one more, and the page cuts reasons off
+    heading = ("shard", "refused by", "reason", "since")  # the fewer, the more of a reason shows
     note = f"\n\n{more:,} more: `corpus status` lists all." if more else ""
     return table(heading, [[cell(text) for text in row] for row in rows]) + note
 
