@@ -2,8 +2,8 @@
 
 It acts on what the planner says is due, one layer at a time, and only while nothing else is at
 work; so a shard that was repaired or waived flows on by itself. New and stale shards are the
-night's business: here only those are ingested of which a person accepted other bytes, or whose
-stored copy is damaged.
+night's business: here only those are ingested of which a person accepted other bytes, whose
+stored copy is damaged, or which a gate had stopped and lets go on now.
 """
 
 import datetime
@@ -87,7 +87,7 @@ def _look(context: dg.SensorEvaluationContext, corpus: Corpus) -> dg.SensorResul
     found = _survey(instance, project)
     report_status(instance, corpus, found)
     name = night.scheduled if night is not None else "by day"
-    if requests := _requests(instance, project, found, name):
+    if requests := _requests(instance, corpus, found, name):
         add_partitions(project, instance)  # the instance may be new
         return dg.SensorResult(run_requests=requests)
     nights, now = [*earlier(memory), night] if night is not None else [], time.time()
@@ -130,17 +130,19 @@ def _survey(instance: dg.DagsterInstance, project: Project) -> Survey:
 
 
 def _requests(
-    instance: dg.DagsterInstance, project: Project, found: Survey, night: str
+    instance: dg.DagsterInstance, corpus: Corpus, found: Survey, night: str
 ) -> list[dg.RunRequest]:
     """Return the requests for the first layer of which something is to be made."""
-    for states in _layers(project, found):
+    project = corpus.project()
+    for states in _layers(instance, corpus, found):
         requests: dict[tuple[str, str | None], dg.RunRequest] = {}
         for state in states:
             job = JOB_OF[state.asset]
             if (job, state.partition) in requests or len(requests) == MOST_REQUESTS:
                 continue
             wanted = _wanted(project, state)
-            made = request(instance, night=night, job=job, partition=state.partition, wanted=wanted)
+            where = state.partition
+            made = request(instance, corpus, night=night, job=job, partition=where, wanted=wanted)
             if made is not None:
                 requests[job, state.partition] = made
         if requests:
@@ -148,12 +150,32 @@ def _requests(
     return []
 
 
-def _layers(project: Project, found: Survey) -> Iterator[Iterable[State]]:
-    yield [s for s in found.states if s.asset == "raw_shards" and s.due and s.state == "stale"]
+def _layers(
+    instance: dg.DagsterInstance, corpus: Corpus, found: Survey
+) -> Iterator[Iterable[State]]:
+    project = corpus.project()
+    yield [*_repaired(found), *_waived(instance, corpus, found)]
     for assets in LAYERS:
         ready = [s for s in found.states if s.asset in assets and s.due and not s.waits]
         if assets != ("shuffled_bins",) or _release_is_due(project):
             yield ready
+
+
+def _repaired(found: Survey) -> list[State]:
+    """Return the shards of which other bytes were accepted, or whose stored copy is damaged."""
+    return [s for s in found.states if s.asset == "raw_shards" and s.due and s.state == "stale"]
+
+
+def _waived(instance: dg.DagsterInstance, corpus: Corpus, found: Survey) -> list[State]:
+    """Return the shards that a gate stopped half-way, and lets go on by the settings of now."""
+    halfway = {
+        s.partition: s
+        for s in found.states
+        if s.asset == "minhash_signatures" and s.state == "missing" and s.due and not s.waits
+    }
+    shards = [shard for shard in halfway if shard is not None]
+    tried = set(last_failed(instance, shards, under=corpus))
+    return [state for shard, state in halfway.items() if shard not in tried]
 
 
 def _release_is_due(project: Project) -> bool:

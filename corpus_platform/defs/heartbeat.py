@@ -22,7 +22,8 @@ SHOWN = 10  # blocked ones
 
 @dataclass(frozen=True)
 class Counts:
-    """What came of some shards: cleaned documents, copies among them, tokens of the others."""
+    """What came of some shards that are packed: cleaned documents, copies among them, tokens of
+    the others."""
 
     documents: int = 0
     copies: int = 0
@@ -85,13 +86,12 @@ def _count(project: Project, shards: Iterable[str]) -> Counts:
         for shard in shards:
             cleaned = project.artifact("cleaned_documents", shard)
             packed = project.artifact("packed_bins", shard)
-            if cleaned is None:
+            if cleaned is None or packed is None:  # blocked ones are named below
                 continue
-            documents += int(cleaned.numbers.get("kept", 0))
-            if packed is not None:
-                kept = _sum(packed.numbers, "documents")
-                copies += int(cleaned.numbers.get("kept", 0)) - kept
-                tokens += _sum(packed.numbers, "tokens")
+            cleaned_documents = int(cleaned.numbers["kept"])
+            documents += cleaned_documents
+            copies += cleaned_documents - _sum(packed.numbers, "documents")
+            tokens += _sum(packed.numbers, "tokens")
     return Counts(documents, copies, tokens)
 
 

@@ -14,7 +14,7 @@ import pydantic
 from corpus_platform.defs.jobs import INGEST_JOB
 from corpus_platform.defs.memory import Memory
 from corpus_platform.defs.registering import Registered, register
-from corpus_platform.defs.requests import NIGHT_TAG, at_work, last_failed
+from corpus_platform.defs.requests import NIGHT_TAG, at_work, last_failed, tags_of
 from corpus_platform.defs.resources import Corpus
 from corpus_platform.errors import CorpusError
 from corpus_platform.planner import INGEST, survey
@@ -132,7 +132,7 @@ def _begin(context: dg.ScheduleEvaluationContext, corpus: Corpus) -> list[dg.Run
         begun=True,
     )
     memory.set(NIGHT, asdict(night))
-    return [_request(scheduled, shard) for shard in wanted[:limit]]
+    return [_request(corpus, scheduled, shard) for shard in wanted[:limit]]
 
 
 def _keep_last(memory: Memory, scheduled: str) -> None:
@@ -189,8 +189,8 @@ def _free(instance: dg.DagsterInstance, scheduled: str, shards: Iterable[str]) -
     return [shard for shard in shards if shard not in taken]
 
 
-def _request(scheduled: str, shard: str) -> dg.RunRequest:
+def _request(corpus: Corpus, scheduled: str, shard: str) -> dg.RunRequest:
     """Ask for a run: one in a night, so that a failed one comes again in the next."""
     return dg.RunRequest(
-        run_key=f"{scheduled}/{shard}", partition_key=shard, tags={NIGHT_TAG: scheduled}
+        run_key=f"{scheduled}/{shard}", partition_key=shard, tags=tags_of(corpus, scheduled)
     )

@@ -12,12 +12,14 @@ import dagster as dg
 
 from corpus_platform.defs.failures import is_retried
 from corpus_platform.defs.jobs import INGEST_JOB, JOB_OF
+from corpus_platform.defs.resources import Corpus
 from corpus_platform.stages.chain import CHAIN
 
-__all__ = ["NIGHT_TAG", "at_work", "last_failed", "request"]
+__all__ = ["NIGHT_TAG", "at_work", "last_failed", "request", "tags_of"]
 
 NIGHT_TAG = "corpus/night"  # the night that a run was asked for in
 WANTED_TAG = "corpus/wanted"
+SETTINGS_TAG = "corpus/settings"  # those in force when a run was asked for
 ATTEMPTS = 3  # of what succeeds, and is wanted again in the same night
 PAGE = 200  # shards that one query asks for
 RUNS_OF_ONE = 20  # on average, among which the newest of each shard of a page is looked for
@@ -56,8 +58,18 @@ def _makes_something(run: dg.DagsterRun) -> bool:
     return any(key.to_user_string() in CHAIN for key in run.asset_selection)
 
 
-def last_failed(instance: dg.DagsterInstance, shards: Sequence[str]) -> list[str]:
-    """Return those of some shards whose newest ingest run failed or was canceled, longest ago first."""
+def tags_of(corpus: Corpus, night: str) -> dict[str, str]:
+    """Return the tags of a run that is asked for in a night."""
+    return {NIGHT_TAG: night, SETTINGS_TAG: corpus.sha256[:12]}
+
+
+def last_failed(
+    instance: dg.DagsterInstance, shards: Sequence[str], *, under: Corpus | None = None
+) -> list[str]:
+    """Return those of some shards whose newest ingest run failed or was canceled, longest ago first.
+
+    With `under` only runs count that were asked for by the settings in force now.
+    """
     newest: dict[str, dg.RunRecord] = {}
     for first in range(0, len(shards), PAGE):
         some = shards[first : first + PAGE]
@@ -65,13 +77,17 @@ def last_failed(instance: dg.DagsterInstance, shards: Sequence[str]) -> list[str
         for record in instance.get_run_records(of_these, limit=RUNS_OF_ONE * len(some)):
             newest.setdefault(record.dagster_run.tags[PARTITION_TAG], record)
     failed = [
-        shard for shard, record in newest.items() if record.dagster_run.is_failure_or_canceled
+        shard
+        for shard, record in newest.items()
+        if record.dagster_run.is_failure_or_canceled
+        and (under is None or record.dagster_run.tags.get(SETTINGS_TAG) == under.sha256[:12])
     ]
     return sorted(failed, key=lambda shard: newest[shard].create_timestamp)
 
 
 def request(
     instance: dg.DagsterInstance,
+    corpus: Corpus,
     *,
     night: str,
     job: str,
@@ -90,5 +106,5 @@ def request(
         run_key=f"{name}/{len(before)}",
         job_name=job,
         partition_key=partition,
-        tags={WANTED_TAG: name, NIGHT_TAG: night},
+        tags={WANTED_TAG: name, **tags_of(corpus, night)},
     )
