@@ -33,7 +33,7 @@ ui: $(RUN)
 	$(BIN)/corpus ui
 
 test: $(DEV)
-	$(BIN)/python -m pytest -q -m "not slow" -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -q -m "not slow" -n 3 --dist loadgroup
 
 test-long: $(DEV)
 	$(BIN)/python -m pytest -q -m slow

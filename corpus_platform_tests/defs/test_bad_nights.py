@@ -110,6 +110,7 @@ def test_a_canceled_run_holds_nobody_up_and_comes_again_in_the_next_night(daemon
     assert daemon.night(NIGHT + DAY).shards == [NEW[0]]
 
 
+@pytest.mark.slow
 def test_a_shard_behind_hundreds_of_queued_runs_is_not_asked_for_again(daemon: Daemon) -> None:
     write_shard(source(daemon.config, NEW[0]), records(0, 12))
     (oldest,) = daemon.night(NIGHT).requests

@@ -55,6 +55,9 @@ SILENT = {"telemetry": {"enabled": False}}
 TEXTS = [d for d in documents() if d["lang"] == "en"]
 
 
+pytestmark = pytest.mark.xdist_group("cases")  # each corpus is made once
+
+
 @dataclass(frozen=True)
 class Small:
     """A corpus in a folder, and the instance that its jobs run on."""

@@ -106,6 +106,7 @@ def test_at_most_so_many_shards_begin_in_a_night_and_the_rest_in_the_next(daemon
     assert "Left for" not in heartbeats(daemon)[-1]
 
 
+@pytest.mark.slow
 def test_a_tick_that_comes_again_loses_and_doubles_nothing(daemon: Daemon) -> None:
     for number, shard in enumerate(NEW):
         write_shard(source(daemon.config, shard), records(100 * number, 12))

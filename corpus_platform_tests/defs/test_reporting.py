@@ -20,6 +20,7 @@ from corpus_platform.settings_file import load_settings
 from corpus_platform.stages.chain import open_project
 from corpus_platform_tests.small import SHARDS, register, write_small_corpus
 
+pytestmark = pytest.mark.xdist_group("reporting")  # the corpus is made once
 ASSETS = (
     "raw_shards",
     "cleaned_documents",

@@ -43,6 +43,7 @@ def _fail(instance: dg.DagsterInstance, shard: str) -> dg.DagsterRun:
     return run
 
 
+@pytest.mark.slow
 def test_of_hundreds_of_shards_those_whose_last_run_failed_are_found_longest_ago_first(
     instance: dg.DagsterInstance,
 ) -> None:

@@ -157,11 +157,13 @@ def test_links_in_alerts_lead_to_the_page_that_is_served(serve: Serve) -> None:
     assert served.said[-2].startswith(f"web UI: http://127.0.0.1:{port} (instance ")
 
 
+@pytest.mark.slow
 def test_links_in_alerts_lead_where_the_settings_say(config: Path, serve: Serve) -> None:
     config.write_text(f"{SOURCES}alerts: {{ui_url: 'https://corpus.example/'}}", encoding="utf-8")
     assert serve().link == "https://corpus.example/"
 
 
+@pytest.mark.slow
 def test_links_in_alerts_lead_where_the_environment_says(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -227,6 +229,7 @@ def test_a_corpus_without_a_source_file_is_served_with_one_warning(
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.slow
 def test_sources_that_cannot_be_listed_are_served_with_one_warning(
     config: Path, serve: Serve
 ) -> None:
