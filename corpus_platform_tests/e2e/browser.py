@@ -142,11 +142,9 @@ def plotted(page: "Page") -> dict[str, Sequence[tuple[str, float]]]:
 
 def states(page: "Page", asset: str) -> list[int]:
     """Return how many of a stage are current, stale, missing, blocked: its row in the status."""
-    see(page, "states")
-    for row in page.locator("table table tr").all_inner_texts():
-        if row.split()[:1] == [asset]:
-            return [int(count.replace(",", "")) for count in row.split()[1:]]
-    raise AssertionError(page.inner_text("body"))
+    rows = page.locator("table table tr").filter(has_text=re.compile(rf"^\s*{asset}\s*\d"))
+    rows.first.wait_for()  # Markdown is rendered after the rest of the page
+    return [int(count.replace(",", "")) for count in rows.first.inner_text().split()[1:]]
 
 
 def report(corpus: Corpus) -> None:
