@@ -2,7 +2,7 @@
 
     python benchmarks/web_ui.py GLOB [MEGABYTES]
 
-Takes the files of a glob with {crawl} in it as they are or, given MEGABYTES, makes four shards of so much
+Takes the files of a glob with {crawl} in it as they are or, given MEGABYTES, makes eight shards of so much
 text of them. Backfills the ingest of all through the web UI's API, two runs at a time as shipped,
 and prints the share of the time that was spent inside stages: of the runs' own, and of two cores.
 """
@@ -29,7 +29,7 @@ from corpus_platform_tests.e2e.command import Corpus
 from corpus_platform_tests.small import write_shard
 
 INGEST = ("raw_shards", "cleaned_documents", "minhash_signatures")
-SHARDS = 4
+SHARDS = 8
 MAX_RECORD_BYTES = 1 << 25
 SELECTOR = {"repositoryLocationName": "corpus_platform", "repositoryName": "__repository__"}
 LOADED = "{ repositoriesOrError { __typename } }"
@@ -126,6 +126,11 @@ def _backfill(corpus: Corpus, url: str) -> None:
     print(f"{(runs - stages) / len(records):.1f} s of each run outside its stages")
     print(
         f"inside stages: {stages / runs:.0%} of the runs, {stages / wall / 2:.0%} of two cores' time"
+    )
+    # Dagster's daemon looks for backfills every 30 seconds, however many shards there are.
+    span = wall + began - min(r.create_timestamp.timestamp() for r in records)
+    print(
+        f"{span:.1f} s from the first run's creation on: {stages / span / 2:.0%} of two cores' time"
     )
     print(f"({os.cpu_count()} cores)")
 
