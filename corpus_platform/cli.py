@@ -36,7 +36,7 @@ from corpus_platform.stages.raw_shards import accept_source, lock_path, write_lo
 from corpus_platform.stages.shuffled_bins import release_in_force
 from corpus_platform.stages.tally import tally
 from corpus_platform.stages.verifying import Fault, verify_all
-from corpus_platform.storage.registry import Shard
+from corpus_platform.storage.registry import Shard, key_order
 from corpus_platform.storage.sources import discover, discover_some
 
 __all__ = ["main"]
@@ -219,7 +219,7 @@ def _reading(settings: Settings) -> Project:
         key: dataclasses.replace(found[key], generation=known[key].generation)
         if key in found and key in known
         else found.get(key) or known[key]
-        for key in sorted({*found, *known} - retired, key=lambda k: k.split("/", 1))
+        for key in sorted({*found, *known} - retired, key=key_order)
     }
     return open_project(settings, shards=merged, read_only=True)
 

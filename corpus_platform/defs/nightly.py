@@ -20,7 +20,7 @@ from corpus_platform.errors import CorpusError
 from corpus_platform.planner import INGEST, survey
 from corpus_platform.stages.project import Project
 from corpus_platform.storage.lease import held_by
-from corpus_platform.storage.registry import Shard
+from corpus_platform.storage.registry import Shard, key_order
 from corpus_platform.storage.sources import discover_some
 
 __all__ = [
@@ -120,6 +120,8 @@ def _begin(context: dg.ScheduleEvaluationContext, corpus: Corpus) -> list[dg.Run
     memory.set(NIGHT, asdict(night))
     found = register(project, context.instance, listed, limit=room)
     _warn(context, found, trouble)
+    if driven:
+        context.log.info("`corpus run` is at work: ingest and new shards are left to it")
     # Those that failed come last: they hold up no new ones.
     wanted = [] if driven else _free(context.instance, scheduled, [*untried, *found.new, *failed])
     night = replace(
@@ -158,13 +160,9 @@ def _arriving(
 ) -> tuple[str, ...]:
     """Return the shards that are new in this night, those of an earlier try of its tick included."""
     known, before = set(project.registry.keys()), recall(memory)
-    arriving = sorted((s.key for s in listed if s.key not in known), key=_order)[:room]
+    arriving = sorted((s.key for s in listed if s.key not in known), key=key_order)[:room]
     earlier = before.new if before is not None and before.scheduled == scheduled else ()
-    return tuple(sorted({*earlier, *arriving}, key=_order))
-
-
-def _order(shard: str) -> list[str]:
-    return shard.split("/", 1)
+    return tuple(sorted({*earlier, *arriving}, key=key_order))
 
 
 def _warn(context: dg.ScheduleEvaluationContext, found: Registered, trouble: str) -> None:

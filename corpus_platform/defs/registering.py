@@ -11,7 +11,7 @@ import dagster as dg
 
 from corpus_platform.defs.partitions import SHARDS_NAME
 from corpus_platform.stages.project import Project
-from corpus_platform.storage.registry import Shard
+from corpus_platform.storage.registry import Shard, key_order
 from corpus_platform.storage.sources import discover_some
 
 __all__ = ["Registered", "add_partitions", "register"]
@@ -46,7 +46,7 @@ def register(
     settings, before = project.settings, set(project.registry.keys())
     if listed is None:
         listed = discover_some(settings.sources, settings.base, registered=before)
-    unknown = sorted((s for s in listed if s.key not in before), key=_order)
+    unknown = sorted((s for s in listed if s.key not in before), key=lambda s: key_order(s.key))
     taken = unknown[:limit]
     new = project.registry.register([*(s for s in listed if s.key in before), *taken])
     there = {s.key for s in listed}
@@ -68,8 +68,3 @@ def add_partitions(project: Project, instance: dg.DagsterInstance) -> list[str]:
     if lacking:
         instance.add_dynamic_partitions(SHARDS_NAME, lacking)
     return lacking
-
-
-def _order(shard: Shard) -> tuple[str, str]:
-    crawl, _, name = shard.key.partition("/")
-    return crawl, name

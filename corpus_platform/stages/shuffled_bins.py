@@ -29,6 +29,7 @@ from corpus_platform.storage.artifacts import Artifact
 from corpus_platform.storage.files import canonical_json, file_sha256
 from corpus_platform.storage.manifest import Json
 from corpus_platform.storage.pointer import move_pointer, points_to, read_pointer
+from corpus_platform.storage.registry import key_order
 
 __all__ = ["STAGE", "current_path", "publish_release", "release_in_force"]
 
@@ -94,7 +95,7 @@ def _included(project: Project) -> _Included:
     """
     clusters = latest_clusters(project).manifest
     shards, refusals = [], {}
-    for shard in sorted(clusters.ledger["verdicts"], key=_key_order):
+    for shard in sorted(clusters.ledger["verdicts"], key=key_order):
         try:
             project.require("packed_bins", shard)
         except Uncleared as refusal:
@@ -109,11 +110,7 @@ def _included(project: Project) -> _Included:
     named = {s: str(r) for s, r in refusals.items()} | named
     check_share_left_out(project, ASSET, len(shards), named)
     left_out = before | {s: f"{r.asset}: {r.gate}" for s, r in refusals.items()}
-    return _Included(shards, {s: left_out[s] for s in sorted(left_out, key=_key_order)})
-
-
-def _key_order(shard: str) -> list[str]:
-    return shard.split("/", 1)
+    return _Included(shards, {s: left_out[s] for s in sorted(left_out, key=key_order)})
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from corpus_platform.storage import lease
 from corpus_platform.storage.catalog import FileStamp, stamp
 from corpus_platform.storage.files import publish_bytes
 
-__all__ = ["Registry", "Shard"]
+__all__ = ["Registry", "Shard", "key_order"]
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,10 @@ class Registry:
     def _parse(self) -> dict[str, Shard]:
         try:
             raw = json.loads(self._path.read_bytes())
-            return {key: _shard(key, row) for key, row in sorted(raw["shards"].items(), key=_order)}
+            return {
+                key: _shard(key, row)
+                for key, row in sorted(raw["shards"].items(), key=lambda row: key_order(row[0]))
+            }
         except FileNotFoundError:
             return {}
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -132,9 +135,10 @@ class Registry:
         publish_bytes(self._path, (json.dumps(whole, sort_keys=True, indent=1) + "\n").encode())
 
 
-def _order(item: tuple[str, Any]) -> tuple[str, str]:
-    crawl, _, shard = item[0].partition("/")
-    return crawl, shard
+def key_order(key: str) -> tuple[str, str]:
+    """Return what shard keys are sorted by: the crawl, then the name."""
+    crawl, _, name = key.partition("/")
+    return crawl, name
 
 
 def _shard(key: str, row: Mapping[str, Any]) -> Shard:

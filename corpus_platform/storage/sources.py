@@ -14,7 +14,7 @@ from pathlib import Path
 
 from corpus_platform.config import SourceSettings
 from corpus_platform.errors import SettingsError, StorageError
-from corpus_platform.storage.registry import Shard
+from corpus_platform.storage.registry import Shard, key_order
 
 __all__ = ["discover", "discover_some"]
 
@@ -56,7 +56,7 @@ def discover(sources: Sequence[SourceSettings], base: Path) -> list[Shard]:
                     " exclude one of them or give them different crawls"
                 )
             found[key] = Shard(key, (str(path),), source.fields)
-    return [found[key] for key in sorted(found, key=lambda k: k.split("/", 1))]
+    return [found[key] for key in sorted(found, key=key_order)]
 
 
 def _files(source: SourceSettings, base: Path) -> Iterator[tuple[str, Path]]:

@@ -1,18 +1,20 @@
-"""Fixtures of the tests of alerts and of nights."""
+"""Fixtures of the tests of alerts, of nights and of jobs."""
 
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import dagster as dg
 import pytest
 
 from corpus_platform.defs.memory import Memory
+from corpus_platform.defs.partitions import SHARDS_NAME
 from corpus_platform.defs.resources import load_corpus
 from corpus_platform_tests.daemon import Daemon
 from corpus_platform_tests.defs.nights import DAY, NIGHT
 from corpus_platform_tests.defs.telling import TOKEN, Scene, open_instance
 from corpus_platform_tests.slack_server import SlackServer
-from corpus_platform_tests.small import write_small_corpus
+from corpus_platform_tests.small import SHARDS, write_small_corpus
 
 
 @pytest.fixture
@@ -69,3 +71,14 @@ def daemon(grown: Path, tmp_path: Path) -> Daemon:
         for name in ("night", "heartbeats", "status"):
             new.set(name, old.get(name))
     return copied
+
+
+@pytest.fixture
+def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
+    """An instance in a folder that knows the partitions of the small corpus."""
+    home = tmp_path / "home"
+    home.mkdir()
+    overrides = {"telemetry": {"enabled": False}}
+    with dg.DagsterInstance.local_temp(str(home), overrides=overrides) as made:
+        made.add_dynamic_partitions(SHARDS_NAME, list(SHARDS))
+        yield made

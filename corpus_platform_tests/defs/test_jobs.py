@@ -5,7 +5,7 @@ Every run is a real one, of the real definitions over the small corpus on SQLite
 
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import dagster as dg
@@ -15,7 +15,6 @@ import yaml
 from corpus_platform.defs.home import packaged
 from corpus_platform.defs.jobs import INGEST, JOB_OF
 from corpus_platform.defs.location import build_definitions
-from corpus_platform.defs.partitions import SHARDS_NAME
 from corpus_platform.settings_file import load_settings
 from corpus_platform.stages import raw_shards
 from corpus_platform.stages.chain import open_project
@@ -26,16 +25,6 @@ from corpus_platform_tests.small import SHARDS, register
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 CLUSTERS = ("dedup_clusters", "dedup_clusters_gates")
 TOKENIZER = ("tokenizer", "tokenizer_gates")
-
-
-@pytest.fixture
-def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
-    home = tmp_path / "home"
-    home.mkdir()
-    overrides = {"telemetry": {"enabled": False}}
-    with dg.DagsterInstance.local_temp(str(home), overrides=overrides) as made:
-        made.add_dynamic_partitions(SHARDS_NAME, list(SHARDS))
-        yield made
 
 
 def _run(

@@ -2,7 +2,6 @@
 
 import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import dagster as dg
@@ -10,7 +9,6 @@ import pytest
 
 from corpus_platform.defs.location import build_definitions
 from corpus_platform.defs.memory import Memory
-from corpus_platform.defs.partitions import SHARDS_NAME
 from corpus_platform.defs.resources import Corpus, load_corpus
 from corpus_platform.defs.status import report_status, status_metadata
 from corpus_platform.planner import State, Survey
@@ -30,16 +28,6 @@ STAGES = (
 STATES = ("current", "stale", "missing", "blocked")
 # Two of the three shards have 100 documents and more, from which on limits on shares apply.
 STRICT = "checks: {max_drop_share: {char_repeat: 0.0001}}\n"
-
-
-@pytest.fixture
-def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
-    home = tmp_path / "home"
-    home.mkdir()
-    overrides = {"telemetry": {"enabled": False}}
-    with dg.DagsterInstance.local_temp(str(home), overrides=overrides) as made:
-        made.add_dynamic_partitions(SHARDS_NAME, list(SHARDS))
-        yield made
 
 
 @pytest.fixture
