@@ -34,9 +34,12 @@ __all__ = [
     "ChecksSettings",
     "CleanSettings",
     "DedupSettings",
+    "DownloadSettings",
     "Fields",
     "PackSettings",
+    "ReadSettings",
     "ReleaseSettings",
+    "S3Settings",
     "Settings",
     "ShuffleSettings",
     "SourceSettings",
@@ -123,7 +126,20 @@ def _owner(value: str) -> str:
     return value
 
 
+def _source_address(value: str) -> str:
+    """Return where relative entries of a listing lie."""
+    if not re.fullmatch(r"(https?|s3|file)://[^\s?#@]+", value, re.ASCII):
+        raise ValueError(
+            "an address such as https://host/path or s3://bucket/prefix is wanted, without a password"
+        )
+    return value.rstrip("/") + "/"
+
+
 HttpAddress = Annotated[str, AfterValidator(_http_address)]
+SourceAddress = Annotated[str, AfterValidator(_source_address)]
+DatasetName = Annotated[
+    str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*$")
+]
 Owners = Annotated[tuple[Annotated[str, AfterValidator(_owner)], ...], BeforeValidator(from_list)]
 Cron = Annotated[str, AfterValidator(_cron)]
 Timezone = Annotated[str, AfterValidator(_timezone)]
@@ -150,24 +166,88 @@ class Fields(Section):
 
 
 class SourceSettings(Section):
-    """Where shards come from: a glob over local files."""
+    """Where shards come from: one of `glob`, `listing` and `huggingface` says of what kind it is."""
 
-    glob: str = Field(
-        description="Files, relative to the settings file; {crawl} names the crawl, * and {a,b} are patterns, ** is any depth."
+    glob: str | None = Field(
+        None,
+        description="Files, relative to the settings file, or s3://bucket/prefix; {crawl} names the crawl, * and {a,b} are patterns, ** is any depth.",
     )
-    crawl: Name | None = Field(None, description="The crawl, where the glob has no {crawl}.")
+    listing: str | None = Field(
+        None,
+        description="A list of URLs, as a file or at http(s):// or s3://: JSON with optional sha256 and bytes, or text of a URL a line, also gzipped.",
+    )
+    huggingface: DatasetName | None = Field(
+        None, description="A dataset of the Hugging Face hub: OWNER/NAME."
+    )
+    revision: str = Field(
+        "main",
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]*$",
+        description="Of `huggingface`: branch, tag or commit.",
+    )
+    files: str = Field(
+        "**/*.parquet", min_length=1, description="Of `huggingface`: a pattern of its files."
+    )
+    base_url: SourceAddress | None = Field(
+        None,
+        description="Of `listing`: what stands before relative entries; without it the folder of the listing.",
+    )
+    sidecars: bool = Field(
+        False,
+        description="Of `listing`: beside each URL lies URL.sha256 with the hash to expect; among files of a glob such files are found without it.",
+    )
+    bundle_bytes: int = Field(
+        0,
+        ge=0,
+        description="Files are joined to shards of about so many bytes, when they are registered; 0 keeps one shard per file.",
+    )
+    crawl: Name | None = Field(
+        None, description="The crawl, where neither {crawl} nor the listing names it."
+    )
     exclude: Names = Field(
         (), description="Patterns of files to leave out: of names, or of any end of a path."
     )
     fields: Fields = Fields()
 
     @pydantic.model_validator(mode="after")
-    def _one_crawl(self) -> "SourceSettings":
-        if self.glob.count("{crawl}") > 1:
-            raise ValueError(f"glob names {{crawl}} more than once: {self.glob!r}")
-        if ("{crawl}" in self.glob) == (self.crawl is not None):
-            raise ValueError("name the crawl exactly once: {crawl} in `glob`, or the key `crawl`")
+    def _one_kind(self) -> "SourceSettings":
+        kinds = [k for k in ("glob", "listing", "huggingface") if getattr(self, k) is not None]
+        if len(kinds) != 1:
+            found = " and ".join(kinds) or "none of them"
+            raise ValueError(f"one of glob, listing and huggingface is wanted, found {found}")
+        for key, kind in _KEYS_OF_KINDS.items():
+            if key in self.model_fields_set and kind != kinds[0]:
+                raise ValueError(f"{key} goes with {kind}, not with {kinds[0]}")
         return self
+
+    @pydantic.model_validator(mode="after")
+    def _one_crawl(self) -> "SourceSettings":
+        if self.glob is not None:
+            if self.glob.count("{crawl}") > 1:
+                raise ValueError(f"glob names {{crawl}} more than once: {self.glob!r}")
+            if ("{crawl}" in self.glob) == (self.crawl is not None):
+                raise ValueError(
+                    "name the crawl exactly once: {crawl} in `glob`, or the key `crawl`"
+                )
+            _no_scheme_but_s3(self.glob)
+        if self.huggingface is not None and self.crawl is None:
+            raise ValueError("name the crawl: the key `crawl`")
+        if self.listing is not None and "{crawl}" in self.listing and self.crawl is None:
+            raise ValueError("{crawl} in `listing` stands for the key `crawl`, which is not there")
+        return self
+
+
+_KEYS_OF_KINDS = {
+    "revision": "huggingface",
+    "files": "huggingface",
+    "base_url": "listing",
+    "sidecars": "listing",
+}
+
+
+def _no_scheme_but_s3(glob: str) -> None:
+    scheme = re.match(r"([a-z][a-z0-9+.-]*)://", glob)
+    if scheme and scheme[1] not in ("s3", "file"):
+        raise ValueError(f"{scheme[1]}:// has no folders to look into; name a `listing` of URLs")
 
 
 class CleanSettings(Section):
@@ -211,6 +291,27 @@ class CleanSettings(Section):
                 raise ValueError(f"set: {key!r}: unknown key; this rule has {known}")
             values[rule][field] = value
         return {name: _rule(name, fields) for name, fields in values.items()}
+
+
+class ReadSettings(Section):
+    """What the bytes of a shard may ask for; a shard that wants more is refused, and named."""
+
+    max_window_bytes: int = Field(
+        1 << 28,
+        ge=1 << 23,
+        le=1 << 31,
+        description="Window of a zstd frame, which is memory. zstd itself stops at 2^27 and goes to 2^31 with --long=31; RFC 8878 wants 2^23 at least.",
+    )
+    max_ratio: int = Field(
+        1000,
+        ge=10,
+        description="Plain bytes per stored byte of a shard, judged from 256 MB of plain bytes on. Text makes 3 to 10, gzip cannot pass 1032, a zstd bomb makes 30,000.",
+    )
+    max_shard_bytes: int = Field(
+        1 << 36,
+        ge=1 << 20,
+        description="Plain bytes of a shard. Published ones have up to 50 GB; 64 GiB are read in minutes, what a bomb of 100 MB holds is not.",
+    )
 
 
 def _rule(name: str, fields: dict[str, object]) -> RuleSettings:
@@ -360,6 +461,10 @@ class ChecksSettings(Section):
         0.25,
         description="Share of a shard's documents that must stay; the least of 15 real shards kept 0.353 (decision 0005).",
     )
+    allow_missing: Names = Field(
+        (),
+        description="Patterns of shards that may be missing: without a whole copy of its own, a shard that is not named here stops the corpus.",
+    )
     min_language_documents: int = Field(
         20, ge=1, description="A language with at least so many documents is looked at by itself."
     )
@@ -426,6 +531,55 @@ class AlertsSettings(Section):
     )
 
 
+class DownloadSettings(Section):
+    """How files come over a network; no product depends on it."""
+
+    jobs: int = Field(4, ge=1, le=64, description="Shards that `corpus fetch` gets side by side.")
+    tries: int = Field(
+        10,
+        ge=1,
+        le=100,
+        description="Tries in a row that bring no further byte before a download counts as failed.",
+    )
+    first_wait_seconds: float = Field(
+        0.5,
+        gt=0.0,
+        le=60.0,
+        description="Longest wait before the second try; it doubles with each further one.",
+    )
+    max_wait_seconds: float = Field(
+        120.0,
+        gt=0.0,
+        le=3600.0,
+        description="Longest wait before a try, also where a server asks for a longer one.",
+    )
+    timeout_seconds: float = Field(
+        60.0, gt=0.0, description="A connection that is silent for so long is given up."
+    )
+    connections: int = Field(
+        4, ge=1, le=64, description="Parts of one S3 object that are fetched side by side."
+    )
+    part_bytes: int = Field(
+        8 << 20,
+        ge=1 << 10,
+        description="Size of such a part; what a download that was killed may have to fetch again of each.",
+    )
+    cache_dir: Folder | None = Field(
+        None,
+        description="Downloads are kept in this folder, whole ones too, and taken from there; `corpus fetch --cache-dir` wins.",
+    )
+
+
+class S3Settings(Section):
+    """Where S3 is; keys come from AWS's environment variables and files alone."""
+
+    endpoint_url: HttpAddress | None = Field(
+        None, description="Another server than AWS, with buckets as the first part of its paths."
+    )
+    region: Name | None = Field(None, description="Region of the buckets.")
+    anonymous: bool = Field(False, description="Sign nothing: for public buckets.")
+
+
 class RunSettings(Section):
     """What a command may take of this machine; no product depends on it."""
 
@@ -442,6 +596,7 @@ class Settings(Section):
         tuple[SourceSettings, ...], BeforeValidator(from_list), AfterValidator(_not_empty)
     ]
     clean: CleanSettings = CleanSettings()
+    read: ReadSettings = ReadSettings()
     dedup: DedupSettings = DedupSettings()
     tokenizer: TokenizerSettings = TokenizerSettings()
     split: SplitSettings = SplitSettings()
@@ -457,9 +612,17 @@ class Settings(Section):
         description="Who answers for the assets, in the web UI: team:NAME, or an address of electronic mail.",
     )
     run: RunSettings = RunSettings()
+    download: DownloadSettings = DownloadSettings()
+    s3: S3Settings = S3Settings()
     base: Path = Field(Path(), exclude=True)
 
     @property
     def storage_path(self) -> Path:
         """The local artifact folder, absolute."""
         return (self.base / self.storage).absolute()
+
+    @property
+    def cache_path(self) -> Path | None:
+        """The local folder that keeps downloads, absolute; None where none does."""
+        cache = self.download.cache_dir
+        return None if cache is None else (self.base / cache).absolute()
