@@ -16,11 +16,17 @@ __all__ = ["MAX_CHUNK_BYTES", "Kind", "decompress", "sniff"]
 
 Kind = Literal["gzip", "zstd", "parquet", "warc", "plain"]
 
-MAX_CHUNK_BYTES = 1 << 20  # of plain bytes in one step, however far they are compressed
+# Of plain bytes in one step, however far they are compressed. The decoders give their first block
+# of 32 KB away as it is and copy what is larger: a fifth faster than 1 MB, and it stays in cache.
+MAX_CHUNK_BYTES = 1 << 15
 _READ_BYTES = 1 << 16  # of stored bytes in one step; a fault is located to within these
-# isal misreads a gzip header with optional fields that comes in two pieces, so each member begins
-# with this much at hand; also enough for the 18 bytes of the longest zstd frame header.
-_HEADER_BYTES = 1 << 15
+# Of a piece, then twice as much until it is _READ_BYTES: what is not used is copied back, and in
+# WET files every record of 2 KB is a piece.
+_FIRST_BYTES = 1 << 12
+# isal misreads a gzip header with optional fields that comes in two pieces, so such a member begins
+# with this much at hand.
+_OPTIONAL_BYTES = 1 << 15
+_HEADER_BYTES = 18  # of the longest zstd frame header; a gzip header without options has 10
 
 
 def sniff(head: bytes) -> Kind:
@@ -35,19 +41,20 @@ def sniff(head: bytes) -> Kind:
     return "warc" if head.startswith(b"WARC/") else "plain"
 
 
-def decompress(file: BinaryIO, *, shard: str, max_window_log: int = 28) -> Iterator[bytes]:
-    """Yield the plain bytes of a file, at most MAX_CHUNK_BYTES at a time.
+def decompress(file: BinaryIO, *, shard: str, max_window_bytes: int = 1 << 28) -> Iterator[bytes]:
+    """Yield the plain bytes of a file, in small chunks.
 
-    Files that are neither gzip nor zstd pass unchanged. A zstd frame may need a window of up to
-    2**max_window_log bytes, which is memory. Raises DamagedShard for cut or corrupt input and for
-    bytes behind the last piece that begin no other, zero padding behind gzip excepted.
+    Files that are neither gzip nor zstd pass unchanged, by _READ_BYTES; of others a chunk has at
+    most MAX_CHUNK_BYTES. A zstd frame may need a window of up to `max_window_bytes`, which is
+    memory. Raises DamagedShard for cut or corrupt input and for bytes behind the last piece that
+    begin no other, zero padding behind gzip excepted.
     """
     stored = _Stored(file)
     kind = sniff(stored.peek(_HEADER_BYTES))
     if kind == "gzip":
         yield from _pieces(stored, _GZIP, shard)
     elif kind == "zstd":
-        yield from _pieces(stored, _zstd(max_window_log), shard)
+        yield from _pieces(stored, _zstd(max_window_bytes), shard)
     else:
         while chunk := stored.take():
             yield chunk
@@ -77,26 +84,35 @@ class _Stored:
     """A file as stored; `position` is that of the next byte to take."""
 
     def __init__(self, file: BinaryIO) -> None:
-        self.file, self.position, self._held = file, 0, b""
+        self.file, self._held, self._at, self._read = file, b"", 0, 0
+
+    @property
+    def position(self) -> int:
+        return self._read - len(self._held) + self._at
 
     def peek(self, size: int) -> bytes:
-        while len(self._held) < size and (more := self.file.read(_READ_BYTES)):
-            self._held += more
-        return self._held
+        """Return what comes next, `size` bytes of it unless the file ends."""
+        while len(self._held) - self._at < size and (more := self.file.read(_READ_BYTES)):
+            self._held, self._at = self._held[self._at :] + more, 0
+            self._read += len(more)
+        return self._held[self._at : self._at + size]
 
-    def take(self) -> bytes:
-        data = self.peek(1)
-        self._held = b""
-        self.position += len(data)
+    def take(self, size: int = _READ_BYTES) -> bytes:
+        """Return the next bytes, at most `size` and none only at the end of the file."""
+        self.peek(1)
+        data = self._held[self._at : self._at + size]
+        self._at += len(data)
         return data
 
-    def put_back(self, data: bytes) -> None:
-        self._held = data + self._held
-        self.position -= len(data)
+    def put_back(self, size: int) -> None:
+        """Stand `size` bytes before what comes next; these are of the last `take`."""
+        self._at -= size
 
     def skip_zeros(self) -> None:
-        while self.peek(1).startswith(b"\0"):
-            self.put_back(self.take().lstrip(b"\0"))
+        while data := self.take():
+            if rest := data.lstrip(b"\0"):
+                self.put_back(len(rest))
+                return
 
 
 def _pieces(stored: _Stored, codec: _Codec, shard: str) -> Iterator[bytes]:
@@ -117,10 +133,14 @@ def _pieces(stored: _Stored, codec: _Codec, shard: str) -> Iterator[bytes]:
 
 def _piece(stored: _Stored, decoder: _Decoder, codec: _Codec, shard: str) -> Iterator[bytes]:
     start = fed = stored.position
+    step = _FIRST_BYTES
+    if codec.kind == "gzip" and any(stored.peek(4)[3:]):
+        step = len(stored.peek(_OPTIONAL_BYTES))
     while not decoder.eof:
         data = b""
         if decoder.needs_input:
-            fed, data = stored.position, stored.take()
+            fed, data = stored.position, stored.take(step)
+            step = min(2 * step, _READ_BYTES)
             if not data:
                 reason = (
                     f"cut off at byte {fed}, inside the {codec.kind} {codec.piece} that begins"
@@ -133,7 +153,7 @@ def _piece(stored: _Stored, decoder: _Decoder, codec: _Codec, shard: str) -> Ite
             raise _corrupt(stored, shard, error, start=start, fed=fed) from error
         if chunk:
             yield chunk
-    stored.put_back(decoder.unused_data)
+    stored.put_back(len(decoder.unused_data))
 
 
 def _corrupt(
@@ -154,12 +174,17 @@ def _open_gzip(_head: bytes) -> _Decoder:
 _GZIP = _Codec("gzip", "member", _open_gzip)
 
 
-def _zstd(max_window_log: int) -> _Codec:
+def _zstd(max_window_bytes: int) -> _Codec:
+    log = max(10, (max_window_bytes - 1).bit_length())  # the format begins at 2**10
+
     def open_frame(head: bytes) -> _Decoder:
-        window, limit = _frame_header(head).window, 1 << max_window_log
-        if window > limit:
-            raise ValueError(f"needs a window of {window} bytes, the limit is {limit}")
-        return ZstdDecompressor(options={DecompressionParameter.window_log_max: max_window_log})
+        window = _frame_header(head).window
+        if window > max_window_bytes:
+            raise ValueError(
+                f"needs a window of {window} bytes, which is memory; the limit is"
+                f" `read.max_window_bytes` = {max_window_bytes}, raise it to read the shard"
+            )
+        return ZstdDecompressor(options={DecompressionParameter.window_log_max: log})
 
     return _Codec("zstd", "frame", open_frame)
 

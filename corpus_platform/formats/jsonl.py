@@ -5,11 +5,13 @@ one chunk. Decompression is done before, batching after this.
 """
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from decimal import Decimal, InvalidOperation
 from typing import NamedTuple
 
 import msgspec
+import numpy as np
 
 from corpus_platform.config import Fields
 from corpus_platform.document import EXCERPT_BYTES, Document, Rejected
@@ -17,8 +19,11 @@ from corpus_platform.formats.records import Cursor, Reason, excerpt, make_docume
 
 __all__ = ["MAX_DEPTH", "Line", "parse_object", "read_jsonl", "split_lines"]
 
-# Of nested arrays and objects. Python's own limit depends on how deep the caller stands.
+# Of nested arrays and objects. Python's own limit depends on how deep the caller stands, so what a
+# parser makes of deeper ones is not asked.
 MAX_DEPTH = 200
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _CONTAINERS = frozenset({dict, list})
 _BOM = b"\xef\xbb\xbf"
 
@@ -103,17 +108,29 @@ def parse_object(record: bytes) -> dict[str, object] | Reason:
     try:
         value = _decode(record)
     except (msgspec.DecodeError, InvalidOperation, RecursionError):
+        if _opens_deeper(record, MAX_DEPTH):
+            return "nested_too_deep"
         try:
             value = _parse_slowly(record)
         except UnicodeDecodeError:
             return "invalid_utf8"
         except UnicodeEncodeError:
             return "lone_surrogate"
-        except (ValueError, RecursionError):
+        except ValueError:
             return "invalid_json"
     if not _is_flat(value) and _nested_deeper(value, MAX_DEPTH):
-        return "invalid_json"
+        return "nested_too_deep"
     return value if isinstance(value, dict) else "not_an_object"
+
+
+def _opens_deeper(record: bytes, levels: int) -> bool:
+    """Tell whether more than so many brackets stand open at any place outside of strings."""
+    if record.count(b"[") + record.count(b"{") <= levels:
+        return False
+    brackets = np.frombuffer(_STRING.sub(b"", record).translate(None, _NO_BRACKETS), np.uint8)
+    opening = (brackets == ord("[")) | (brackets == ord("{"))
+    steps = np.where(opening, np.int8(1), np.int8(-1))
+    return bool(len(steps) and steps.cumsum(dtype=np.int32).max() > levels)
 
 
 def _parse_slowly(record: bytes) -> object:
@@ -145,7 +162,7 @@ def _is_flat(value: object) -> bool:
 
 def _nested_deeper(value: object, levels: int) -> bool:
     layer = [value]
-    for _ in range(levels + 1):
+    for _ in range(levels):
         layer = [
             inner
             for outer in layer
@@ -154,4 +171,4 @@ def _nested_deeper(value: object, levels: int) -> bool:
         ]
         if not layer:
             return False
-    return True
+    return any(isinstance(inner, (dict, list)) for inner in layer)

@@ -21,6 +21,7 @@ Reason = Literal[
     "invalid_json",
     "invalid_utf8",
     "lone_surrogate",
+    "nested_too_deep",
     "not_an_object",
     "record_too_long",
     "text_blank",

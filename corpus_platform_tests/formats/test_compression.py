@@ -110,10 +110,21 @@ def test_dec_06_a_window_at_the_limit_is_read() -> None:
 
 
 def test_dec_06_a_window_beyond_the_limit_is_named_with_the_limit() -> None:
-    error = damage(SKIPPABLE + DEC_06, max_window_log=27)
+    error = damage(SKIPPABLE + DEC_06, max_window_bytes=1 << 27)
     assert "268435456" in str(error)
-    assert "134217728" in str(error)
+    assert "`read.max_window_bytes` = 134217728, raise it" in str(error)
     assert error.offset == len(SKIPPABLE)
+
+
+def test_a_window_of_two_gigabytes_is_read_when_it_may_be() -> None:
+    frame = DEC_06[:5] + bytes([(31 - 10) << 3]) + DEC_06[6:]
+    assert "2147483648" in str(damage(frame))
+    assert read(frame, max_window_bytes=1 << 31) == FOUR_LINES
+
+
+def test_a_limit_between_two_powers_counts_to_the_byte() -> None:
+    assert read(DEC_06, max_window_bytes=(1 << 28) + 1) == FOUR_LINES
+    assert "268435455" in str(damage(DEC_06, max_window_bytes=(1 << 28) - 1))
 
 
 @pytest.mark.parametrize(
@@ -165,6 +176,13 @@ def test_the_chunks_of_a_bomb_are_bounded() -> None:
         sizes = [len(chunk) for chunk in decompress(io.BytesIO(stored), shard="s")]
         assert sum(sizes) == 50 << 20
         assert max(sizes) <= MAX_CHUNK_BYTES
+
+
+def test_members_of_every_size_are_read_whole() -> None:
+    noise = b"".join(zlib.crc32(b"%d" % i).to_bytes(4, "little") for i in range(30_000))
+    sizes = [0, 1, 4073, 4096, 4097, 8192, 12_288, 70_000, 120_000]
+    stored = b"".join(gzip.compress(noise[:size], 0) + bytes(size % 7) for size in sizes)
+    assert read(stored) == b"".join(noise[:size] for size in sizes)
 
 
 @pytest.mark.parametrize("flags", range(0, 32, 2))

@@ -100,10 +100,15 @@ def test_rd_06_a_cut_record_is_counted_with_its_line() -> None:
         (b"null", "not_an_object"),
         (b"NaN", "not_an_object"),
         (b'[{"text":"a"}]', "not_an_object"),
-        (b"[" * 100_000 + b"]" * 100_000, "invalid_json"),
-        (b"[" * 100_000, "invalid_json"),
-        (b'{"text":"a","x":' * 100_000, "invalid_json"),
-        (b'{"text":"a","x":' + b"[" * 300 + b"]" * 300 + b"}", "invalid_json"),
+        (b"[" * 100_000 + b"]" * 100_000, "nested_too_deep"),
+        (b"[" * 100_000, "nested_too_deep"),
+        (b'{"text":"a","x":' * 100_000, "nested_too_deep"),
+        (b'{"text":"a","x":' + b"[" * 300 + b"]" * 300 + b"}", "nested_too_deep"),
+        (b'{"text":"a","x":' + b"[" * 200 + b"]" * 200 + b"}", "nested_too_deep"),
+        (b'{"text":"a","x":' + b"[" * 200 + b"NaN" + b"]" * 200 + b"}", "nested_too_deep"),
+        (b'{"text":"a","x":' + b"[" * 199 + b"}", "invalid_json"),
+        (b'{"text":"' + b"[" * 300 + b'","x":', "invalid_json"),
+        (b'{"text":"\\"' + b"[{" * 300 + b'\\\\",', "invalid_json"),
     ],
 )
 def test_what_is_no_object_has_a_reason(record: bytes, reason: str) -> None:
@@ -118,7 +123,11 @@ def test_what_is_no_object_has_a_reason(record: bytes, reason: str) -> None:
         (b'"x":0.10000000000000000001,"y":1.0', '{"x":0.10000000000000000001,"y":1.0}'),
         (b'"x":' + b"9" * 5000, '{"x":' + "9" * 5000 + "}"),
         (b'"x":1,"x":{"b":1,"a":[]}', '{"x":{"a":[],"b":1}}'),
-        (b'"x":' + b"[" * 150 + b"]" * 150, '{"x":' + "[" * 150 + "]" * 150 + "}"),
+        (b'"x":' + b"[" * 199 + b"]" * 199, '{"x":' + "[" * 199 + "]" * 199 + "}"),
+        (
+            b'"x":' + b"[" * 199 + b"NaN" + b"]" * 199,
+            '{"x":' + "[" * 199 + "null" + "]" * 199 + "}",
+        ),
     ],
 )
 def test_odd_values_are_kept_in_meta(record: bytes, meta: str) -> None:
