@@ -80,7 +80,7 @@ def _write_shards(folder: Path, glob: str, megabytes: int) -> None:
 def _texts(glob: str) -> Iterator[str]:
     settings = SourceSettings.model_validate({"glob": glob, "exclude": ["*.wet.gz"]})
     for shard in discover([settings], Path.cwd()):
-        paths = [Path(member) for member in shard.members]
+        paths = [Path(member.location) for member in shard.members]
         for batch in read_shard(
             paths, shard.fields, shard=shard.key, max_record_bytes=MAX_RECORD_BYTES
         ):

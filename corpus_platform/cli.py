@@ -4,6 +4,7 @@ Exit codes: 0 done; 1 a gate blocked something; 2 settings or usage; 3 a stage o
 failed, which wins.
 """
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -28,16 +29,19 @@ from corpus_platform.console import (
     status_lines,
     status_table,
 )
-from corpus_platform.errors import CorpusError, place
+from corpus_platform.console_fetch import FetchView
+from corpus_platform.errors import CorpusError, StorageError, UsageError, place
 from corpus_platform.settings_file import load_settings
 from corpus_platform.stages.chain import open_project
+from corpus_platform.stages.fetching import Outcome, fetch_all, list_shards, shards_to_fetch
 from corpus_platform.stages.project import Project
-from corpus_platform.stages.raw_shards import accept_source, lock_path, write_lock
+from corpus_platform.stages.raw_shards import accept_source
 from corpus_platform.stages.shuffled_bins import release_in_force
+from corpus_platform.stages.source_lock import lock_path, verify_lock, write_lock
+from corpus_platform.stages.source_manifest import source_manifest_path, write_source_manifest
 from corpus_platform.stages.tally import tally
 from corpus_platform.stages.verifying import Fault, verify_all
-from corpus_platform.storage.registry import Shard, key_order
-from corpus_platform.storage.sources import discover, discover_some
+from corpus_platform.storage.registry import Shard
 
 __all__ = ["main"]
 
@@ -212,16 +216,91 @@ def _status_json(found: planner.Survey) -> dict[str, dict[str, dict[str, str | N
 def _reading(settings: Settings) -> Project:
     """Return a project that writes nothing, with what the sources list now already counted in."""
     project = open_project(settings, read_only=True)
-    known, registered = project.registry.shards(), project.registry.keys()
-    listed = discover_some(settings.sources, settings.base, registered=registered)
-    found, retired = {s.key: s for s in listed}, set(registered) - set(known)
-    merged: dict[str, Shard] = {
-        key: dataclasses.replace(found[key], generation=known[key].generation)
-        if key in found and key in known
-        else found.get(key) or known[key]
-        for key in sorted({*found, *known} - retired, key=key_order)
-    }
-    return open_project(settings, shards=merged, read_only=True)
+    shards = project.registry.merged(_listed(project))
+    return open_project(settings, shards=shards, read_only=True)
+
+
+def _listed(project: Project) -> list[Shard]:
+    """Return what the sources list; where a network is down, the registered shards have to do."""
+    try:
+        return list_shards(project)
+    except StorageError as error:
+        if not project.registry.keys():
+            raise
+        click.echo(f"warning: the sources cannot be listed now: {error}", err=True)
+        return []
+
+
+@main.command()
+@config_option
+@click.argument("shards", nargs=-1, metavar="[SHARD]...")
+@click.option(
+    "--resume-only",
+    is_flag=True,
+    help="Begin no download that has nothing here to go on with; such a shard is refused.",
+)
+@click.option(
+    "--cache-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Keep downloads in this folder, whole ones too, and take from it what is there.",
+)
+@click.option(
+    "--jobs",
+    type=click.IntRange(1, 64),
+    help="Shards to fetch side by side.  [default: download.jobs of the settings]",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    help="Fetch at most so many shards; further new ones are not registered.",
+)
+def fetch(
+    config_file: Path,
+    shards: tuple[str, ...],
+    cache_dir: Path | None,
+    jobs: int | None,
+    limit: int | None,
+    *,
+    resume_only: bool,
+) -> None:
+    """Download and verify shards, and do no more.
+
+    All that the sources list, or only each SHARD, named as `corpus status` names it. What is there
+    and whole is not fetched again; what was interrupted goes on where it ended. Writes
+    source-manifest.json into the storage folder.
+    """
+    effective = load_settings(config_file)
+    if cache_dir is not None:
+        chosen = {"cache_dir": str(cache_dir.absolute())}
+        changed = effective.download.model_copy(update=chosen)
+        effective = effective.model_copy(update={"download": changed})
+    project, console = open_project(effective), standard_output()
+    wanted = shards_to_fetch(project, shards, limit)
+    write_source_manifest(project)
+    failed: list[Outcome] = []
+    with FetchView(console, wanted) as view:
+        outcomes = fetch_all(
+            effective,
+            wanted,
+            jobs=jobs or effective.download.jobs,
+            progress=view.progressed,
+            resume_only=resume_only,
+        )
+        with contextlib.closing(outcomes):
+            for outcome in outcomes:
+                view.ended(outcome)
+                failed += [outcome] if outcome.report is None else []
+    manifest = write_source_manifest(project)
+    say(console, f"{len(wanted) - len(failed)} shards fetched, {len(failed)} not")
+    say(console, f"{source_manifest_path(project)}: sha256 {manifest.sha256}")
+    sys.exit(max((_code_of(outcome) for outcome in failed), default=0))
+
+
+def _code_of(outcome: Outcome) -> int:
+    """Return the exit code that a shard calls for which could not be fetched."""
+    if isinstance(outcome.error, UsageError):
+        return 1  # refused by --resume-only
+    return outcome.error.exit_code if isinstance(outcome.error, CorpusError) else 3
 
 
 @main.command()
@@ -246,7 +325,12 @@ def _yaml(value: Mapping[str, object]) -> str:
 
 @main.command()
 @config_option
-def verify(config_file: Path) -> None:
+@click.option(
+    "--locked",
+    is_flag=True,
+    help="Compare stored shards and the source manifest with corpus.lock instead; both ways.",
+)
+def verify(config_file: Path, *, locked: bool) -> None:
     """Hash every stored file again and compare with what is recorded.
 
     Looks at the files of all artifacts and releases, old ones too, at what names the ones in force,
@@ -254,12 +338,26 @@ def verify(config_file: Path) -> None:
     recorded; `corpus run` then makes again what it can.
     """
     project = open_project(load_settings(config_file))
+    if locked:
+        _verify_locked(project)
+        return
     count, faults = verify_all(project, progress=_hashing())
     for fault in faults:
         click.echo(f"{_name(fault)}: {fault.reason}")
     click.echo(f"{count} artifacts verified, {len(faults)} not as recorded")
     if faults:
         click.echo("`corpus run` repairs what can be made again")
+        sys.exit(1)
+
+
+def _verify_locked(project: Project) -> None:
+    differing = verify_lock(project, write_source_manifest(project).sha256)
+    for shard, reason in differing:
+        click.echo(f"{shard or lock_path(project)}: {reason}")
+    click.echo(
+        f"{len(project.shards())} shards held against the lock, {len(differing)} differences"
+    )
+    if differing:
         sys.exit(1)
 
 
@@ -287,16 +385,14 @@ def lock(config_file: Path, accept: str | None) -> None:
     effective = load_settings(config_file)
     project = open_project(effective)
     if accept is not None:
-        project.registry.register(
-            discover(effective.sources, effective.base)
-        )  # they may have moved
+        project.registry.register(list_shards(project))  # they may have moved
         shard = accept_source(project, accept)
         click.echo(
             f"{accept}: the source's bytes count as generation {shard.generation} from now on;"
             " `corpus run` takes them"
         )
         return
-    count = write_lock(project)
+    count = write_lock(project, write_source_manifest(project).sha256)
     click.echo(f"{lock_path(project)}: {count} shards")
 
 
@@ -311,10 +407,10 @@ def retire(config_file: Path, shard: str, *, undo: bool) -> None:
     Its files stay, and so do releases that have it in them.
     """
     effective = load_settings(config_file)
-    registry = open_project(effective).registry
-    known = registry.keys()
-    if shard not in known:  # it may be listed, and new
-        registry.register(discover_some(effective.sources, effective.base, registered=known))
+    project = open_project(effective)
+    registry = project.registry
+    if shard not in registry.all():  # it may be listed, and new
+        registry.register(list_shards(project))
     registry.retire(shard, retired=not undo)
     if undo:
         click.echo(f"{shard}: taken in again; `corpus run` brings it up to date")

@@ -200,6 +200,11 @@ class SourceSettings(Section):
         ge=0,
         description="Files are joined to shards of about so many bytes, when they are registered; 0 keeps one shard per file.",
     )
+    limit: int | None = Field(
+        None,
+        ge=1,
+        description="Only the first so many files, in the order of crawls and names; what is registered already stays.",
+    )
     crawl: Name | None = Field(
         None, description="The crawl, where neither {crawl} nor the listing names it."
     )

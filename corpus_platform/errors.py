@@ -9,6 +9,7 @@
     ├── Busy               another process makes the same thing             exit 3
     └── StageFailed        a stage or its machine failed                    exit 3
         └── StorageError   a store could not be read or written             exit 3
+            └── SourceRefused   a source answered that it will not give a file
 
 A message names the thing, the value, the limit and the way out:
 
@@ -24,6 +25,7 @@ __all__ = [
     "DamagedShard",
     "MissingExtra",
     "SettingsError",
+    "SourceRefused",
     "StageFailed",
     "StorageError",
     "Uncleared",
@@ -107,3 +109,10 @@ class StageFailed(CorpusError):
 
 class StorageError(StageFailed):
     """A store could not be read or written."""
+
+
+class SourceRefused(StorageError):
+    """A source answered that it does not have a file, or does not give it: asking again is no help.
+
+    What is blocked by that is one shard; the stage that fetches says so with a gate.
+    """

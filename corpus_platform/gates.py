@@ -190,6 +190,15 @@ def _readable(numbers: Numbers, _: ChecksSettings) -> Finding:
     return Finding("readable", bool(readable), reason, value=readable, limit=1.0)
 
 
+def _verified(numbers: Numbers, _: ChecksSettings) -> Finding:
+    """Warn: a body that ends early looks whole where nothing says how long it is."""
+    count = numbers.get(
+        "verified/nothing", 0
+    )  # copies made before that was counted were local ones
+    reason = f"{count:,.0f} files came without a length or hash to hold them against"
+    return Finding("verified", count == 0, reason, value=count, limit=0.0, warns=count > 0)
+
+
 def _drop_rate(rule: str) -> Gate:
     return _at_most(
         f"drop_rate_{rule}",
@@ -212,6 +221,11 @@ GATES: dict[str, tuple[Gate, ...]] = {
             "sizes_differing",
             "files differ from their recorded size",
             "Every stored file has the size that was recorded for it.",
+        ),
+        Gate(
+            "verified",
+            "Of every file the length or the sha256 was stated by its source; else it warns.",
+            _verified,
         ),
     ),
     "cleaned_documents": (

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from corpus_platform import gates
 from corpus_platform.errors import Uncleared, place
 from corpus_platform.stages.project import Project
-from corpus_platform.stages.uncleared import included_shards
+from corpus_platform.stages.uncleared import allowed_missing, included_shards
 from corpus_platform.storage.artifacts import Artifact
 
 __all__ = ["ALL_SHARDS", "INGEST", "Blocked", "Due", "State", "Survey", "survey"]
@@ -109,7 +109,10 @@ def survey(project: Project, *, given_up: Collection[str] = ()) -> Survey:
 
 def _ingest_states(project: Project, shard: str) -> dict[str, State]:
     states: dict[str, State] = {}
-    for asset in INGEST:
+    if allowed_missing(project, shard) and project.artifact(INGEST[0], shard) is None:
+        words = "checks.allow_missing names it: it is not fetched, and not waited for"
+        states[INGEST[0]] = State(INGEST[0], shard, "missing", words)
+    for asset in INGEST[len(states) :]:
         states[asset] = _look(project, asset, shard, list(states.values())[-1:])
     return states
 

@@ -68,7 +68,7 @@ def _copy(project: Project, image: Artifact, shard: str) -> None:
     wanted = project.expected(asset, shard)
     ledger = dict(image.manifest.ledger)
     if asset == "raw_shards":
-        member = Path(project.shard(shard).members[0])
+        member = Path(project.shard(shard).members[0].location)
         ledger["members"] = [{**ledger["members"][0], "name": member.name}]
     names = [member["name"] for member in ledger.get("members", [])]
     outputs = image.manifest.outputs

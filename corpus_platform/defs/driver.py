@@ -30,8 +30,8 @@ from corpus_platform.defs.workers import (
 )
 from corpus_platform.errors import StageFailed, place
 from corpus_platform.planner import Blocked, Survey, survey
-from corpus_platform.stages.chain import open_project
 from corpus_platform.stages.project import Project
+from corpus_platform.stages.source_manifest import write_source_manifest
 from corpus_platform.storage import lease
 
 __all__ = ["RunResult", "Watcher", "run_everything"]
@@ -93,13 +93,14 @@ def _run(settings: Settings, config_file: Path, home: Path, watcher: Watcher) ->
         corpus = Corpus(settings, config_file, sha256="")  # whether the file changes is no matter
         words = "the command that drove this run was killed"
         fail_unfinished(instance, words, tasks=f"{corpus.name}/")
-        project = open_project(settings)
+        project = corpus.project()
         restored = register(project, instance).restored
         result = RunResult(survey(project), restored=restored)
         seconds: Counter[str] = Counter()
         with Workers(instance, project.workers, home / "logs", corpus=corpus.name) as workers:
             for assets in PHASES:
                 _run_phase(project, assets, workers, watcher, result, seconds)
+        write_source_manifest(project)
         _judge_what_is_left(result)
         report_status(instance, corpus, result.survey, always=True)
         result.seconds = {name: round(value, 3) for name, value in seconds.items()}

@@ -18,10 +18,10 @@ from corpus_platform.defs.requests import NIGHT_TAG, at_work, last_failed, tags_
 from corpus_platform.defs.resources import Corpus
 from corpus_platform.errors import CorpusError
 from corpus_platform.planner import INGEST, survey
+from corpus_platform.stages.fetching import list_shards
 from corpus_platform.stages.project import Project
 from corpus_platform.storage.lease import held_by
 from corpus_platform.storage.registry import Shard, key_order
-from corpus_platform.storage.sources import discover_some
 
 __all__ = [
     "Night",
@@ -147,10 +147,8 @@ def _keep_last(memory: Memory, scheduled: str) -> None:
 
 def _listed(project: Project) -> tuple[list[Shard], str]:
     """Return what the sources list; where they cannot be listed, why: registered shards go on."""
-    settings = project.settings
     try:
-        registered = project.registry.keys()
-        return discover_some(settings.sources, settings.base, registered=registered), ""
+        return list_shards(project), ""
     except (CorpusError, OSError) as error:
         return [], f"the sources cannot be listed: {error}"
 

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 import dagster as dg
 
 from corpus_platform.defs.partitions import SHARDS_NAME
+from corpus_platform.stages.fetching import list_shards
 from corpus_platform.stages.project import Project
+from corpus_platform.stages.source_manifest import write_source_manifest
 from corpus_platform.storage.registry import Shard, key_order
-from corpus_platform.storage.sources import discover_some
 
 __all__ = ["Registered", "add_partitions", "register"]
 
@@ -43,12 +44,13 @@ def register(
     Lists the sources where `listed` is None. At most `limit` new shards are taken, in key order.
     Raises SettingsError where there is no shard at all, StorageError where a source is unreadable.
     """
-    settings, before = project.settings, set(project.registry.keys())
+    before = set(project.registry.keys())
     if listed is None:
-        listed = discover_some(settings.sources, settings.base, registered=before)
+        listed = list_shards(project)
     unknown = sorted((s for s in listed if s.key not in before), key=lambda s: key_order(s.key))
     taken = unknown[:limit]
     new = project.registry.register([*(s for s in listed if s.key in before), *taken])
+    write_source_manifest(project)  # what is planned stands in it before it is fetched
     there = {s.key for s in listed}
     return Registered(
         new=tuple(s.key for s in taken if s.key in set(new)),

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from corpus_platform.config import Settings
+from corpus_platform.defs.s3 import connect
 from corpus_platform.errors import StorageError
 from corpus_platform.settings_file import load_settings
 from corpus_platform.stages.chain import open_project
@@ -35,7 +36,7 @@ class Corpus:
 
     def project(self, *, waiting: Callable[[str], None] | None = None) -> Project:
         """Return the project that stages work in; `waiting` hears who holds a lease."""
-        return open_project(self.settings, waiting=waiting)
+        return open_project(self.settings, waiting=waiting, connect=connect)
 
     def outdated(self) -> str | None:
         """Say in words that the settings file is not what was loaded, None where it is."""

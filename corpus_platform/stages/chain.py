@@ -17,6 +17,7 @@ from corpus_platform.stages import (
 )
 from corpus_platform.stages.project import Project
 from corpus_platform.storage.registry import Shard
+from corpus_platform.storage.remote import Connect
 
 __all__ = ["CHAIN", "open_project"]
 
@@ -38,6 +39,8 @@ CHAIN = {
 UNWAIVABLE = {
     "source_unchanged": "restore the source, or take its bytes: corpus lock --accept SHARD",
     "source_present": "restore the source",
+    "expected": "correct the listing, or restore the file",
+    "missing": "restore the sources, or name the shards under checks.allow_missing",
     "lock": "restore the locked bytes, or take the present ones: corpus lock --accept SHARD",
     "intact": "corpus run makes it again",
     "current": "corpus run makes it",
@@ -51,13 +54,18 @@ def open_project(
     shards: Mapping[str, Shard] | None = None,
     read_only: bool = False,
     waiting: Callable[[str], None] | None = None,
+    connect: Connect | None = None,
 ) -> Project:
     """Return the project of some settings; `shards` stands in for the registry.
+
+    `connect` makes the client for S3; without it boto3 does.
 
     Raises SettingsError when a waiver names a gate that is none.
     """
     _check_waivers(settings.waivers)
-    return Project(settings, CHAIN, shards=shards, read_only=read_only, waiting=waiting)
+    return Project(
+        settings, CHAIN, shards=shards, read_only=read_only, waiting=waiting, connect=connect
+    )
 
 
 def _check_waivers(waivers: Iterable[Waiver]) -> None:

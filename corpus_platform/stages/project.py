@@ -24,10 +24,13 @@ from corpus_platform.config import Settings
 from corpus_platform.engines.local import cores
 from corpus_platform.errors import CorpusError, StageFailed, StorageError, Uncleared, place
 from corpus_platform.storage.artifacts import Artifact, ArtifactStore, file_stamps
+from corpus_platform.storage.downloads import Downloads
+from corpus_platform.storage.failures import Failures
 from corpus_platform.storage.files import file_sha256
 from corpus_platform.storage.hashes import HashMemo
 from corpus_platform.storage.manifest import Json, Manifest, Output, generation_key
 from corpus_platform.storage.registry import Registry, Shard
+from corpus_platform.storage.remote import Connect, Remote
 
 __all__ = ["Making", "Product", "Progress", "Project", "Report", "Stage", "quiet"]
 
@@ -118,6 +121,7 @@ class Project:
         shards: Mapping[str, Shard] | None = None,
         read_only: bool = False,
         waiting: Callable[[str], None] | None = None,
+        connect: Connect | None = None,
     ) -> None:
         self.settings = settings
         self.chain = chain
@@ -126,6 +130,13 @@ class Project:
         self.hashes = HashMemo(
             settings.storage_path / "catalog" / "sources.jsonl", read_only=read_only
         )
+        self.remote = Remote(settings.download, settings.s3, connect=connect)
+        self.downloads = Downloads(
+            settings.cache_path or settings.storage_path / "downloads",
+            self.remote,
+            keep=settings.cache_path is not None,
+        )
+        self.failures = Failures(settings.storage_path / "failures")
         self._shards = shards
         self._waiting = waiting
         self._memo: dict[tuple[str, str | None], Expected | Uncleared] | None = None

@@ -1,44 +1,79 @@
-"""raw_shards: copies the members of a shard from its source, unchanged, and records their hashes.
+"""raw_shards: brings the members of a shard from their source, unchanged, and records their hashes.
 
-The first bytes seen are the recorded ones. A damaged copy is fetched again; a source that no
-longer has the recorded bytes blocks its shard, until they are accepted as a new generation.
-Reading records is the next stage's business.
+A hash that the listing or a sidecar states is held against the bytes; where none is stated, the
+first bytes seen are the recorded ones. A damaged copy is fetched again; a source that no longer has
+the recorded bytes blocks its shard, until they are accepted as a new generation. How bytes come
+over a network is for `storage`, reading records is the next stage's business.
 """
 
-import json
-from collections.abc import Mapping
+from collections import Counter
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Literal
 
-from corpus_platform.errors import SettingsError, StorageError, Uncleared, UsageError
+from corpus_platform.errors import SourceRefused, StorageError, Uncleared, UsageError
 from corpus_platform.stages.project import Making, Product, Progress, Project, Report, Stage, quiet
+from corpus_platform.stages.source_lock import drop_pin, locked_hashes
 from corpus_platform.storage.artifacts import Artifact
-from corpus_platform.storage.catalog import FileStamp, stamp
-from corpus_platform.storage.files import copy_hashed, file_sha256, publish_bytes, safe_name
+from corpus_platform.storage.catalog import stamp
+from corpus_platform.storage.files import copy_hashed, file_sha256, safe_name
 from corpus_platform.storage.manifest import Json, Manifest
-from corpus_platform.storage.registry import Shard
+from corpus_platform.storage.registry import Member, Shard
+from corpus_platform.storage.remote import MAX_SIDECAR_BYTES
+from corpus_platform.storage.sidecars import parse_sidecar
+from corpus_platform.storage.transfer import Read, shown
 
-__all__ = ["STAGE", "accept_source", "fetch_shard", "lock_path", "member_names", "write_lock"]
+__all__ = ["STAGE", "VERIFIED", "accept_source", "fetch_shard", "member_names", "not_begun"]
 
 ASSET = "raw_shards"
+# By what a file is known to be whole and right, the weakest first.
+VERIFIED = ("nothing", "length", "sha256")
+
+
+@dataclass(frozen=True)
+class _Copy:
+    """A member in the store. `verified`: by what it is known to be whole and right.
+
+    `transferred` and `attempts` are those of this fetch; None for a file of this machine.
+    """
+
+    name: str
+    source: str
+    bytes: int
+    sha256: str
+    verified: Literal["sha256", "length", "nothing"]
+    version: str | None = None
+    transferred: int | None = None
+    attempts: int | None = None
 
 
 @lru_cache(maxsize=1 << 16)
-def _file_name(member: str) -> str:
-    return safe_name(Path(member).name)
+def _file_name(location: str) -> str:
+    # The query of a URL is no part of its name, and a path may have a question mark in its name.
+    return safe_name(Path(shown(location)).name)
 
 
 def member_names(shard: Shard) -> list[str]:
     """Return the file names of a shard's members in its artifact, in order."""
-    names = [_file_name(m) for m in shard.members]
+    names = [_file_name(m.location) for m in shard.members]
     return names if len(names) == 1 else [f"{i:05d}-{n}" for i, n in enumerate(names)]
 
 
-def fetch_shard(project: Project, key: str, *, progress: Progress = quiet) -> Report:
-    """Copy a shard's members into the store; do nothing when a whole copy is there.
+def not_begun(project: Project, shard: Shard) -> Member | None:
+    """Return the first member that a network would have to bring from its first byte on."""
+    if project.artifact(ASSET, shard.key) is not None:
+        return None
+    remote = [m for m in shard.members if m.path is None]
+    return next((m for m in remote if not project.downloads.begun(m)), None)
 
-    Raises Uncleared (gate `source_unchanged` or `lock`) when the source has other bytes than
-    recorded: both hashes are named.
+
+def fetch_shard(project: Project, key: str, *, progress: Progress = quiet) -> Report:
+    """Bring a shard's members into the store; do nothing when a whole copy is there.
+
+    Raises Uncleared: gate `source_present` when the source does not have a member, `expected` when
+    it is not what its listing says, `source_unchanged` or `lock` when the source has other bytes
+    than recorded. StorageError when it cannot be had: another try goes on where this one ended.
     """
     shard = project.shard(key)
     with project.making(ASSET, key) as making:
@@ -47,17 +82,25 @@ def fetch_shard(project: Project, key: str, *, progress: Progress = quiet) -> Re
             _source_unchanged(project, key, recorded)
         if (report := making.current()) is not None:
             return report
-        return _copy(project, shard, making, recorded.manifest if recorded else None, progress)
+        try:
+            report = _bring(project, shard, making, recorded, progress)
+        except (Uncleared, StorageError) as failure:
+            project.failures.note(key, str(failure))
+            raise
+        project.failures.forget(key)
+    if any(member.changed for member in shard.members):
+        project.registry.settle(key)
+    return report
 
 
-def _copy(
+def _bring(
     project: Project,
     shard: Shard,
     making: Making,
-    recorded: Manifest | None,
+    recorded: Artifact | None,
     progress: Progress,
 ) -> Report:
-    total, done, sources = _source_bytes(shard), 0, []
+    total, done, copies = _source_bytes(shard), 0, list[_Copy]()
 
     def read(count: int) -> None:
         nonlocal done
@@ -67,40 +110,115 @@ def _copy(
     with making.draft() as draft:
         names = member_names(shard)
         for member, name in zip(shard.members, names, strict=True):
-            before = stamp(Path(member))
-            try:
-                size, sha256 = copy_hashed(Path(member), draft / name, read=read)
-            except OSError as error:  # of a disk or a network share: another try may help
-                raise StorageError(f"shard {shard.key}: {member}: {error}; run again") from error
-            if before is None or stamp(Path(member)) != before or size != before.bytes:
-                raise StorageError(
-                    f"shard {shard.key}: {member} changed while it was read; run again"
-                )
-            project.hashes.note(Path(member), before, sha256)
-            sources.append({"name": name, "bytes": size, "sha256": sha256})
-        _agree(project, shard.key, {s["name"]: s["sha256"] for s in sources}, recorded)
-        ledger = {"members": sources, "bytes": sum(s["bytes"] for s in sources)}
-        products = [Product(name) for name in names]
-        where = {"source": list(shard.members)}
-        return making.publish(draft, products, ledger=ledger, measured=where)
+            bring = _copied if member.path is not None else _downloaded
+            copies.append(bring(project, shard, member, draft / name, read))
+        found = {copy.name: copy.sha256 for copy in copies}
+        _agree(project, shard.key, found, recorded.manifest if recorded else None)
+        members = [{"name": c.name, "bytes": c.bytes, "sha256": c.sha256} for c in copies]
+        ledger = {
+            "members": members,
+            "bytes": sum(c.bytes for c in copies),
+            # `_`: the same bytes are the same content, however they are known to be right.
+            "_verified": dict(Counter(copy.verified for copy in copies)),
+        }
+        where = {"source": [_told(copy) for copy in copies]}
+        return making.publish(draft, list(map(Product, names)), ledger=ledger, measured=where)
 
 
-def _source_bytes(shard: Shard) -> int:
-    """Return the bytes of a shard's members; raise Uncleared when one is not there."""
-    total = 0
+def _told(copy: _Copy) -> dict[str, object]:
+    return {name: value for name, value in asdict(copy).items() if value is not None}
+
+
+def _copied(project: Project, shard: Shard, member: Member, target: Path, read: Read) -> _Copy:
+    """Copy a member that lies on this machine."""
+    path = Path(member.location)
+    before = stamp(path)
+    try:
+        size, sha256 = copy_hashed(path, target, read=read)
+    except OSError as error:  # of a disk or a network share: another try may help
+        raise StorageError(f"shard {shard.key}: {path}: {error}; run again") from error
+    if before is None or stamp(path) != before or size != before.bytes:
+        raise StorageError(f"shard {shard.key}: {path} changed while it was read; run again")
+    project.hashes.note(path, before, sha256)
+    expected = _expected_sha256(project, shard, member)
+    _as_listed(shard, member, size, sha256, expected)
+    return _Copy(target.name, str(path), size, sha256, "sha256" if expected else "length")
+
+
+def _downloaded(project: Project, shard: Shard, member: Member, target: Path, read: Read) -> _Copy:
+    """Bring a member from another machine; wrong bytes are fetched a second time, whole."""
+    expected = _expected_sha256(project, shard, member)
+    for again in (True, False):
+        try:
+            with project.downloads.get(member, read=read) as download:
+                got = download.fetched
+                if expected not in (None, got.sha256):
+                    download.drop()
+                    read(-got.bytes)
+                    if again:
+                        continue
+                _as_listed(shard, member, got.bytes, got.sha256, expected)
+                download.take(target)
+        except SourceRefused as refusal:
+            raise Uncleared(ASSET, shard.key, gate="source_present", reason=str(refusal)) from None
+        verified = "sha256" if expected else "length" if got.length_known else "nothing"
+        source, counts = shown(member.location), (got.transferred, got.attempts)
+        return _Copy(target.name, source, got.bytes, got.sha256, verified, got.version, *counts)
+    raise AssertionError("the second try returns or raises")
+
+
+def _expected_sha256(project: Project, shard: Shard, member: Member) -> str | None:
+    """Return the hash that the listing or a sidecar states for a member."""
+    if member.sha256 is not None or member.sidecar is None:
+        return member.sha256
+    where = shown(member.sidecar)
+    try:
+        data = project.remote.get_bytes(member.sidecar, max_bytes=MAX_SIDECAR_BYTES)
+    except SourceRefused as refusal:
+        raise Uncleared(ASSET, shard.key, gate="source_present", reason=str(refusal)) from None
+    name = Path(shown(member.location)).name
+    try:
+        return parse_sidecar(data, location=where, file_name=name)
+    except StorageError as error:  # also wrong bytes: what it says cannot be known
+        raise Uncleared(ASSET, shard.key, gate="expected", reason=str(error)) from error
+
+
+def _as_listed(shard: Shard, member: Member, size: int, sha256: str, expected: str | None) -> None:
+    """Raise Uncleared when a member is not what its listing or sidecar says."""
+    for what, found, stated in (
+        ("bytes", size, member.bytes),
+        ("sha256", sha256, expected),
+    ):
+        if stated not in (None, found):
+            reason = (
+                f"{shown(member.location)}: its listing says {what} {stated}, the source has"
+                f" {found}; correct the listing, or restore the file"
+            )
+            raise Uncleared(ASSET, shard.key, gate="expected", reason=reason)
+
+
+def _source_bytes(shard: Shard) -> int | None:
+    """Return the bytes of a shard's members, None where that is not known.
+
+    Raises Uncleared when one that lies on this machine is not there.
+    """
+    sizes: list[int | None] = []
     for member in shard.members:
-        seen = stamp(Path(member))
-        if seen is None:
-            reason = f"{member} is not there any more, and no whole copy is stored; restore it"
+        if member.path is None:
+            sizes.append(member.bytes)
+            continue
+        if (seen := stamp(member.path)) is None:
+            reason = f"{member.path} is not there any more, and no whole copy is stored; restore it"
             raise Uncleared(ASSET, shard.key, gate="source_present", reason=reason)
-        total += seen.bytes
-    return total
+        sizes.append(seen.bytes)
+    known = [size for size in sizes if size is not None]
+    return sum(known) if len(known) == len(sizes) else None
 
 
 def _agree(project: Project, key: str, found: dict[str, str], recorded: Manifest | None) -> None:
     """Raise Uncleared when the source's bytes are not those recorded, or locked."""
     known = {o.name: o.sha256 for o in recorded.outputs} if recorded else {}
-    locked = _locked(project, key)
+    locked = locked_hashes(project, key)
     for name, sha256 in found.items():
         for gate, wanted in (("source_unchanged", known), ("lock", locked)):
             if name in wanted and wanted[name] != sha256:
@@ -112,94 +230,69 @@ def _agree(project: Project, key: str, found: dict[str, str], recorded: Manifest
 
 
 def _source_unchanged(project: Project, key: str | None, artifact: Artifact) -> None:
-    """Raise Uncleared when a source file that is there has other bytes than the stored shard."""
+    """Raise Uncleared when the source has other bytes than the stored shard, as far as is known.
+
+    Files of this machine are hashed; of others the listing may state a hash, or name a new version.
+    """
     shard = project.shard(key or "")
     found = {}
-    for member, name in zip(shard.members, member_names(shard), strict=True):
-        sha256 = project.hashes.sha256(Path(member))
+    for member, name in _members(shard):
+        sha256 = _sha256_now(project, member)
         if sha256 is not None:
             found[name] = sha256
+        elif member.changed is not None and member.path is None:
+            _refuse_change(shard, member, name)
     stored = artifact.hashes()
     if found and any(stored.get(n) != h for n, h in found.items()):
         _agree(project, shard.key, found, artifact.manifest)
     _agree(project, shard.key, stored, None)
 
 
+def _sha256_now(project: Project, member: Member) -> str | None:
+    """Return the hash that a member has at its source, None where only fetching it would tell."""
+    return member.sha256 if member.path is None else project.hashes.sha256(member.path)
+
+
+def _refuse_change(shard: Shard, member: Member, name: str) -> None:
+    reason = (
+        f"{name}: the source lists version {member.changed}, recorded is {member.version}; restore"
+        f" the source, or take its bytes with: corpus lock --accept {shard.key}"
+    )
+    raise Uncleared(ASSET, shard.key, gate="source_unchanged", reason=reason)
+
+
 def _ready(project: Project, key: str | None) -> None:
     """Raise Uncleared when the shard cannot be fetched: no source, or other bytes than locked."""
     shard = project.shard(key or "")
     _source_bytes(shard)
-    locked = _locked(project, shard.key)
-    if locked:
-        hashes = [project.hashes.sha256(Path(m)) or "" for m in shard.members]
-        _agree(project, shard.key, dict(zip(member_names(shard), hashes, strict=True)), None)
-
-
-def _ledger(artifact: Artifact) -> Json:
-    return artifact.manifest.ledger
-
-
-def lock_path(project: Project) -> Path:
-    """Return where the lock file lies: beside the settings."""
-    return project.settings.base / "corpus.lock"
-
-
-def write_lock(project: Project) -> int:
-    """Pin the hashes of all stored shards in corpus.lock; return how many."""
-    shards = {}
-    for key in project.shards():
-        if (artifact := project.artifact(ASSET, key)) is not None:
-            shards[key] = _ledger(artifact)["members"]
-    whole = {"format": 1, "shards": shards}
-    publish_bytes(lock_path(project), (json.dumps(whole, indent=1, sort_keys=True) + "\n").encode())
-    return len(shards)
+    if locked_hashes(project, shard.key):
+        now = {n: h for m, n in _members(shard) if (h := _sha256_now(project, m)) is not None}
+        _agree(project, shard.key, now, None)
 
 
 def accept_source(project: Project, key: str) -> Shard:
     """Take the source's present bytes of a shard as right, and drop an old pin of it.
 
-    Bytes other than the stored ones are a new generation. Raises UsageError when the source has
-    the recorded bytes.
+    Bytes other than the stored ones are a new generation. Raises UsageError when the source is
+    known to have the recorded bytes.
     """
     shard = project.shard(key)
     artifact = project.artifact(ASSET, key)
-    found = {n: project.hashes.sha256(Path(m)) for m, n in _members(shard)}
-    pins = _locked(project, key)
-    if artifact is None or artifact.hashes() != found:
+    found = {name: _sha256_now(project, member) for member, name in _members(shard)}
+    unknown = any(m.path is None and m.sha256 is None for m in shard.members)
+    pins = locked_hashes(project, key)
+    if artifact is None or artifact.hashes() != found or unknown:
         shard = project.registry.accept(key)
     elif not pins or pins == found:
         raise UsageError(f"{key}: the source has the recorded bytes; there is nothing to accept")
     if pins:
-        path = lock_path(project)
-        whole = json.loads(path.read_bytes())
-        del whole["shards"][key]
-        publish_bytes(path, (json.dumps(whole, indent=1, sort_keys=True) + "\n").encode())
+        drop_pin(project, key)
     return shard
 
 
-def _members(shard: Shard) -> list[tuple[str, str]]:
-    """Return where each member lies, and its name in the artifact."""
+def _members(shard: Shard) -> list[tuple[Member, str]]:
+    """Return each member with its name in the artifact."""
     return list(zip(shard.members, member_names(shard), strict=True))
-
-
-def _locked(project: Project, key: str) -> Mapping[str, str]:
-    """Return the pinned sha256 of a shard's files by name; empty where the lock does not name it."""
-    path = lock_path(project)
-    seen = project.once("lock", lambda: stamp(path))
-    return _pins(path, seen).get(key, {}) if seen is not None else {}
-
-
-@lru_cache(maxsize=4)
-def _pins(path: Path, seen: FileStamp) -> Mapping[str, Mapping[str, str]]:
-    """Return all pins of a lock file; it is parsed once while its size and time stay the same."""
-    del seen  # part of the cache's key
-    try:
-        shards = json.loads(path.read_bytes())["shards"]
-        return {key: {r["name"]: r["sha256"] for r in rows} for key, rows in shards.items()}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise SettingsError(
-            f"{path}: not a lock file: {error!r}; write it anew with: corpus lock"
-        ) from error
 
 
 def _settings(project: Project, key: str | None) -> Json:
@@ -221,6 +314,7 @@ def _audit(project: Project, key: str | None, folder: Path, ledger: Json) -> dic
         "bytes": total,
         "files_differing": differing,
         "sizes_differing": sizes,
+        **{f"verified/{kind}": ledger.get("_verified", {}).get(kind, 0) for kind in VERIFIED},
     }
 
 

@@ -2,14 +2,22 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 from corpus_platform.errors import Uncleared
 from corpus_platform.stages.project import Project
 
-__all__ = ["Included", "check_share_left_out", "included_shards", "left_out_inputs"]
+__all__ = [
+    "Included",
+    "allowed_missing",
+    "check_share_left_out",
+    "included_shards",
+    "left_out_inputs",
+]
 
 ASSET = "dedup_clusters"
-CHAIN = ("raw_shards", "cleaned_documents", "minhash_signatures")
+RAW = "raw_shards"
+CHAIN = (RAW, "cleaned_documents", "minhash_signatures")
 
 
 @dataclass(frozen=True)
@@ -36,19 +44,55 @@ class Included:
 def included_shards(project: Project, *, pending: Collection[str | None] = ()) -> Included:
     """Return the shards whose artifacts up to the signatures may be read.
 
-    `pending` ones are still to be made and count as cleared. Raises Uncleared (gate `uncleared`)
-    when too many shards are left out: any under `checks.uncleared: refuse`, more than the share
-    `checks.max_uncleared_share` in any case.
+    `pending` ones are still to be made and count as cleared; missing ones that
+    `checks.allow_missing` names are none of the corpus. Raises Uncleared: gate `missing` where
+    another is missing, gate `uncleared` when too many shards are left out: any under
+    `checks.uncleared: refuse`, more than the share `checks.max_uncleared_share` in any case.
     """
-    shards, refusals = [], {}
+    shards, refusals, missing = [], {}, {}
     for shard in project.shards():
         refusal = None if shard in pending else project.refusal(CHAIN, shard)
         if refusal is None:
             shards.append(shard)
+        elif _is_missing(project, refusal, shard):
+            missing[shard] = refusal
         else:
             refusals[shard] = refusal
-    check_share_left_out(project, ASSET, len(shards), {s: str(r) for s, r in refusals.items()})
+    _refuse_missing(project, missing)
+    left_out = {s: str(r) for s, r in (refusals | missing).items()}
+    check_share_left_out(project, ASSET, len(shards), left_out)
     return Included(tuple(shards), refusals)
+
+
+def allowed_missing(project: Project, shard: str) -> bool:
+    """Tell whether the settings name a shard that may be missing."""
+    return any(fnmatchcase(shard, p) for p in project.settings.checks.allow_missing)
+
+
+def _is_missing(project: Project, refusal: Uncleared, shard: str) -> bool:
+    """Tell whether a shard is refused since there is no copy of it, and not for what it holds."""
+    if refusal.asset != RAW or refusal.gate not in ("current", "source_present"):
+        return False
+    ready = project.chain[RAW].ready
+    try:
+        if ready is not None:
+            ready(project, shard)  # it is there, and refused for its bytes
+    except Uncleared as reason:
+        return reason.gate == "source_present"
+    return True
+
+
+def _refuse_missing(project: Project, missing: Collection[str]) -> None:
+    """Raise Uncleared (gate `missing`) when shards are missing that are not named as allowed."""
+    unnamed = [shard for shard in missing if not allowed_missing(project, shard)]
+    if unnamed:
+        told = [f"{s}: {project.failures.reason(s) or 'not fetched yet'}" for s in unnamed[:3]]
+        more = f"; and {len(unnamed) - 3} more" if len(unnamed) > 3 else ""
+        reason = (
+            f"{len(unnamed)} shards are missing: {'; '.join(told)}{more}; fetch them, or name them"
+            " under checks.allow_missing"
+        )
+        raise Uncleared(ASSET, None, gate="missing", reason=reason)
 
 
 def check_share_left_out(

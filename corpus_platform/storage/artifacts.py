@@ -58,6 +58,12 @@ class Artifact:
             return {f.name: f.sha256 for f in self.entry.files}
         return {o.name: o.sha256 for o in self.manifest.outputs}
 
+    def sizes(self) -> dict[str, int]:
+        """Return the recorded bytes of each file by name."""
+        if self.entry.files:
+            return {f.name: f.bytes for f in self.entry.files}
+        return {o.name: o.bytes for o in self.manifest.outputs}
+
     @property
     def manifest_path(self) -> Path:
         """Where the manifest lies."""

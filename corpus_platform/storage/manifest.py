@@ -90,16 +90,17 @@ class Manifest:
     def content(self) -> str:
         """The hash of what went in, came out and was counted.
 
-        A setting whose name begins with `_` names a generation and is no part of it.
+        A setting whose name begins with `_` names a generation and is no part of it, nor is such an
+        entry of the ledger, which says how the bytes came.
         """
         whole = {
             "asset": self.asset,
             "partition": self.partition,
             "version": self.version,
-            "settings": {n: v for n, v in self.settings.items() if not n.startswith("_")},
+            "settings": _without_underscore(self.settings),
             "inputs": dict(self.inputs),
             "outputs": [o.to_json() for o in self.outputs],
-            "ledger": self.ledger,
+            "ledger": _without_underscore(self.ledger),
         }
         return text_sha256(canonical_json(whole))
 
@@ -121,6 +122,10 @@ class Manifest:
         }
         whole["sha256"] = _whole_sha256(whole)
         return (json.dumps(whole, sort_keys=True, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def _without_underscore(values: Json) -> Json:
+    return {name: value for name, value in values.items() if not name.startswith("_")}
 
 
 def _whole_sha256(whole: Json) -> str:

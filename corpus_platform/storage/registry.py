@@ -16,19 +16,53 @@ from corpus_platform.storage import lease
 from corpus_platform.storage.catalog import FileStamp, stamp
 from corpus_platform.storage.files import publish_bytes
 
-__all__ = ["Registry", "Shard", "key_order"]
+__all__ = ["Member", "Registry", "Shard", "key_order"]
+
+
+@dataclass(frozen=True)
+class Member:
+    """One source file of a shard: an absolute path, or a URL (http, https, s3, hf).
+
+    The rest is what its listing says of it, None where it says nothing. `version` is how the store
+    names this state of the file (an ETag) when it was registered, `changed` how it names a later
+    one that the listing has now; `sidecar` where a file with its sha256 lies. A member of
+    a bundle has the `name` that it would have below its crawl as a shard of its own.
+    """
+
+    location: str
+    bytes: int | None = None
+    sha256: str | None = None
+    version: str | None = None
+    sidecar: str | None = None
+    name: str | None = None
+    changed: str | None = None
+
+    @property
+    def listed_version(self) -> str | None:
+        """The version that the listing names now."""
+        return self.changed or self.version
+
+    @property
+    def path(self) -> Path | None:
+        """The file on this machine, None for one that is fetched over a network."""
+        return None if "://" in self.location else Path(self.location)
 
 
 @dataclass(frozen=True)
 class Shard:
-    """One registered shard. `members` are absolute paths of its source files, in order;
-    `generation` rises when changed source bytes are accepted."""
+    """One registered shard. `members` are its source files, in order; `generation` rises when
+    changed source bytes are accepted."""
 
     key: str
-    members: tuple[str, ...]
+    members: tuple[Member, ...]
     fields: Fields
     generation: int = 0
     retired: bool = False
+
+    @property
+    def files(self) -> list[str]:
+        """The keys that its files have or would have as shards of their own."""
+        return [self.key if m.name is None else f"{self.crawl}/{m.name}" for m in self.members]
 
     @property
     def crawl(self) -> str:
@@ -48,6 +82,10 @@ class Registry:
         """Return the shards that are not retired."""
         return {k: s for k, s in self._read().items() if not s.retired}
 
+    def all(self) -> Mapping[str, Shard]:
+        """Return all shards, retired ones included; not to be changed."""
+        return self._read()
+
     def keys(self) -> list[str]:
         """Return the keys of all shards, retired ones included."""
         return list(self._read())
@@ -62,22 +100,33 @@ class Registry:
     def register(self, found: Iterable[Shard]) -> list[str]:
         """Add shards and refresh where known ones lie; return the keys that are new.
 
-        The members of a known shard may move, but not change in number or name.
+        The members of a known shard may move, but not change in number or name. A file is in one
+        shard only: a new one with a file of another is left to the next listing.
         """
         with lease.hold(self._path.with_suffix(".lease")):
             before = self._read()
-            shards = dict(before)
-            new = []
-            for shard in found:
-                old = shards.get(shard.key)
-                if old is None:
-                    new.append(shard.key)
-                    shards[shard.key] = shard
-                else:
-                    shards[shard.key] = replace(old, members=shard.members, fields=shard.fields)
+            shards = self._merged(found)
             if shards != before:
                 self._write(shards)
-        return sorted(new)
+        return sorted(shards.keys() - before.keys())
+
+    def merged(self, found: Iterable[Shard]) -> dict[str, Shard]:
+        """Return what `shards` would after `register`, in key order; nothing is written."""
+        shards = self._merged(found)
+        return {k: shards[k] for k in sorted(shards, key=key_order) if not shards[k].retired}
+
+    def _merged(self, found: Iterable[Shard]) -> dict[str, Shard]:
+        shards = dict(self._read())
+        taken = {file for shard in shards.values() for file in shard.files}
+        for shard in found:
+            old = shards.get(shard.key)
+            if old is not None:
+                members = tuple(map(_relisted, old.members, shard.members))
+                shards[shard.key] = replace(old, members=members, fields=shard.fields)
+            elif taken.isdisjoint(shard.files):  # else another process has bundled them meanwhile
+                shards[shard.key] = shard
+                taken.update(shard.files)
+        return shards
 
     def accept(self, key: str) -> Shard:
         """Take the source's present bytes of a shard as a new generation."""
@@ -87,6 +136,15 @@ class Registry:
             shards[key] = replace(old, generation=old.generation + 1)
             self._write(shards)
         return shards[key]
+
+    def settle(self, key: str) -> None:
+        """Take the versions that a shard's members are listed with now as those registered."""
+        with lease.hold(self._path.with_suffix(".lease")):
+            old = self.shard(key)
+            shards = dict(self._read())
+            members = tuple(replace(m, version=m.listed_version, changed=None) for m in old.members)
+            shards[key] = replace(old, members=members)
+            self._write(shards)
 
     def retire(self, key: str, *, retired: bool = True) -> Shard:
         """Take a shard out of the corpus, or back into it; raise UsageError when it is so already."""
@@ -129,9 +187,10 @@ class Registry:
         for key, shard in shards.items():
             row = asdict(shard)
             row["fields"] = shard.fields.model_dump()
+            row["members"] = [_told(member) for member in shard.members]
             del row["key"]
             rows[key] = row
-        whole = {"format": 1, "shards": rows}
+        whole = {"format": 2, "shards": rows}
         publish_bytes(self._path, (json.dumps(whole, sort_keys=True, indent=1) + "\n").encode())
 
 
@@ -141,10 +200,23 @@ def key_order(key: str) -> tuple[str, str]:
     return crawl, name
 
 
+def _relisted(old: Member, new: Member) -> Member:
+    """Return a member as it is listed now, which remembers the version that was registered."""
+    if new.version is None or old.version in (None, new.version):
+        return new
+    return replace(new, version=old.version, changed=new.version)
+
+
+def _told(member: Member) -> dict[str, str | int]:
+    """Return what is known of a member; with 10,000 shards the rest would be half the file."""
+    return {name: value for name, value in asdict(member).items() if value is not None}
+
+
 def _shard(key: str, row: Mapping[str, Any]) -> Shard:
     return Shard(
         key=key,
-        members=tuple(row["members"]),
+        # A text alone: as format 1 had them.
+        members=tuple(Member(m) if isinstance(m, str) else Member(**m) for m in row["members"]),
         fields=Fields.model_validate(row["fields"]),
         generation=int(row["generation"]),
         retired=bool(row["retired"]),

@@ -1,167 +1,119 @@
-"""Sources of shards: turns the settings' globs into shards with their member files.
+"""Sources of shards: turns the settings into the shards that the sources list now.
 
-The key of a shard is `<crawl>/<name>`: the name is the file's path below the folder that the
-crawl names (below the fixed part of the glob where no crawl is in it), so that no two files share
-a key. Listings over HTTP and S3 are not among the kinds.
+Each kind lists its files in a module of its own (`globs`, `listings`, `hub`, `s3`); here they get
+their keys, are left out where `exclude` says so, and are joined to bundles. Fetching a file is for
+the stage `raw_shards`.
 """
 
-import fnmatch
 import logging
 import os
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from corpus_platform.config import SourceSettings
-from corpus_platform.errors import SettingsError, StorageError
+from corpus_platform.errors import SettingsError
+from corpus_platform.storage.bundles import bundled_files, to_shards
+from corpus_platform.storage.globs import excluded, glob_files
+from corpus_platform.storage.hub import list_dataset
+from corpus_platform.storage.listed import Listed
+from corpus_platform.storage.listings import listing_location, read_listing
 from corpus_platform.storage.registry import Shard, key_order
+from corpus_platform.storage.remote import MAX_LISTING_BYTES, Remote
+from corpus_platform.storage.transfer import shown
 
 __all__ = ["discover", "discover_some"]
 
-CRAWL = "{crawl}"
 _log = logging.getLogger(__name__)
 
 
 def discover_some(
-    sources: Sequence[SourceSettings], base: Path, *, registered: Collection[str]
+    sources: Sequence[SourceSettings],
+    base: Path,
+    *,
+    registered: Mapping[str, Shard],
+    remote: Remote | None = None,
 ) -> list[Shard]:
     """Return what `discover` does, for a corpus that has these shards already.
 
     Raises SettingsError when it has none and the sources list none: a glob is wrong.
     """
-    found = discover(sources, base)
+    found = discover(sources, base, registered=registered, remote=remote)
     if not found and not registered:
-        globs = ", ".join(os.path.normpath(os.path.join(base, s.glob)) for s in sources)
+        names = ", ".join(_name(source, base) for source in sources)
         raise SettingsError(
-            f"sources: there is no shard: no file matches {globs}; correct `glob` or `exclude`,"
+            f"sources: there is no shard: no file matches {names}; correct `glob` or `exclude`,"
             " or put files there"
         )
     return found
 
 
-def discover(sources: Sequence[SourceSettings], base: Path) -> list[Shard]:
-    """Return the shards that the sources list now, sorted by key; a warning names a glob without.
+def discover(
+    sources: Sequence[SourceSettings],
+    base: Path,
+    *,
+    registered: Mapping[str, Shard] | None = None,
+    remote: Remote | None = None,
+) -> list[Shard]:
+    """Return the shards that the sources list now, sorted by key; a warning names a source without.
 
-    Raises SettingsError when two files claim one key.
+    Files in bundles of `registered` shards stay in them. `remote` lists what is not on this
+    machine. Raises SettingsError when two files claim one key.
     """
-    found: dict[str, Shard] = {}
+    registered, remote = registered or {}, remote or Remote()
+    bundled, found = bundled_files(registered), dict[str, Shard]()
     for source in sources:
-        files = list(_files(source, base))
+        files = sorted(_files(source, base, remote), key=lambda f: key_order(f.key))
+        files = files[: source.limit]
         if not files:
-            _log.warning("sources: glob %r lists no file below %s", source.glob, base)
-        for key, path in files:
-            if key in found and found[key].members != (str(path),):
-                raise SettingsError(
-                    f"sources: {path} and {found[key].members[0]} are both shard {key!r};"
-                    " exclude one of them or give them different crawls"
-                )
-            found[key] = Shard(key, (str(path),), source.fields)
+            _log.warning("sources: %s lists no file", _name(source, base))
+        shards = to_shards(
+            files,
+            bundle_bytes=source.bundle_bytes,
+            fields=source.fields,
+            registered=registered,
+            bundled=bundled,
+        )
+        for shard in shards:
+            _add(found, shard)
     return [found[key] for key in sorted(found, key=key_order)]
 
 
-def _files(source: SourceSettings, base: Path) -> Iterator[tuple[str, Path]]:
-    pattern = os.path.normpath(os.path.join(base, source.glob))
-    expression = _expression(pattern)
-    for path in _walk(_fixed_part(pattern)):
-        match = expression.fullmatch(str(path))
-        if match and not _excluded(path, base, source.exclude):
-            crawl = source.crawl or match["crawl"]
-            yield _key(crawl, match["name"], path), path
+def _add(found: dict[str, Shard], shard: Shard) -> None:
+    other = found.get(shard.key)
+    if other is not None and _locations(other) != _locations(shard):
+        raise SettingsError(
+            f"sources: {_locations(shard)[0]} and {_locations(other)[0]} are both shard"
+            f" {shard.key!r}; exclude one of them or give them different crawls"
+        )
+    found[shard.key] = shard
 
 
-def _key(crawl: str, name: str, path: Path) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", crawl):
-        raise SettingsError(f"sources: {path}: {crawl!r} is no name of a crawl")
-    # Dagster refuses control characters and `...` in partition keys; a byte of a name that is not
-    # UTF-8 stands in it as a lone surrogate, which no file of ours can hold.
-    safe = re.sub(
-        r"[\x00-\x1f\x7f%\udc80-\udcff]|\.(?=\.\.)", lambda m: f"%{ord(m[0]) & 0xFF:02X}", name
-    )
-    return f"{crawl}/{safe}"
+def _locations(shard: Shard) -> list[str]:
+    return [shown(member.location) for member in shard.members]
 
 
-def _fixed_part(pattern: str) -> Path:
-    """Return the folder above the first component with a pattern in it."""
-    fixed: list[str] = []
-    for part in Path(pattern).parts[:-1]:
-        if re.search(r"[*?\[{]", part):
-            break
-        fixed.append(part)
-    return Path(*fixed)
+def _name(source: SourceSettings, base: Path) -> str:
+    """Return how messages name a source."""
+    if source.glob is not None:
+        return source.glob if "://" in source.glob else os.path.normpath(base / source.glob)
+    return source.huggingface or shown(listing_location(source, base))
 
 
-def _walk(folder: Path) -> Iterator[Path]:
-    """Yield the files below a folder, those of linked folders too: a crawl may lie on another disk."""
-    above: dict[str, frozenset[tuple[int, int]]] = {}
-    for where, folders, files in os.walk(folder, onerror=_not_listed, followlinks=True):
-        status = os.stat(where)
-        here, outer = (status.st_dev, status.st_ino), above.pop(where, frozenset())
-        if here in outer:  # a link back to a folder that it lies in
-            folders.clear()
-            continue
-        folders.sort()
-        above.update((os.path.join(where, name), outer | {here}) for name in folders)
-        for name in sorted(files):
-            path = Path(where, name)
-            if path.is_file():  # no pipes
-                yield path
-            elif path.is_symlink() and not path.exists():
-                _log.warning("sources: %s is a link to nothing, and is left out", path)
+def _files(source: SourceSettings, base: Path, remote: Remote) -> Iterable[Listed]:
+    if source.glob is not None and source.glob.startswith("s3://"):
+        return _not_excluded(remote.glob(source), source)
+    if source.glob is not None:
+        return glob_files(source, base)  # which knows names relative to `base` too
+    if source.huggingface is not None:
+        return _not_excluded(list_dataset(source, get=remote.get_hub), source)
+    where = listing_location(source, base)
+    data = remote.get_bytes(where, max_bytes=MAX_LISTING_BYTES)
+    return _not_excluded(read_listing(data, location=where, source=source), source)
 
 
-def _not_listed(error: OSError) -> None:
-    """Refuse to take a folder that may not be read for an empty one; one that is gone is empty."""
-    if not isinstance(error, FileNotFoundError):
-        raise StorageError(
-            f"sources: {error.filename}: cannot be listed: {error.strerror}"
-        ) from error
-
-
-def _excluded(path: Path, base: Path, patterns: Sequence[str]) -> bool:
-    """Tell whether a pattern matches the path, the path below the base, or any end of it."""
-    ends = ["/".join(path.parts[i:]) for i in range(1, len(path.parts))]
-    names = [str(path), os.path.relpath(path, base), *ends]
-    return any(fnmatch.fnmatchcase(name, p) for p in patterns for name in names)
-
-
-def _expression(pattern: str) -> re.Pattern[str]:
-    """Compile a glob: `**/` any depth, `*` and `?` within a name, {a,b}, [..], {crawl}.
-
-    The group `name` begins after the component of the crawl, or at the first pattern.
-    """
-    parts = Path(pattern).parts[1:]
-    with_crawl = [i for i, part in enumerate(parts) if CRAWL in part]
-    first = [i for i, part in enumerate(parts) if re.search(r"[*?\[{]", part)]
-    begin = with_crawl[0] + 1 if with_crawl else (first or [len(parts) - 1])[0]
-    begin = min(begin, len(parts) - 1)
-    pieces = ["/"]
-    for i, part in enumerate(parts):
-        if i == begin:
-            pieces.append("(?P<name>")
-        if part == "**":
-            pieces.append(r"(?:[^/]+/)*")
-        else:
-            pieces.append(_component(part) + ("/" if i < len(parts) - 1 else ""))
-    return re.compile("".join(pieces) + ")", re.DOTALL)
-
-
-def _component(part: str) -> str:
-    # As in a shell, a pattern at the start does not match hidden files, such as unfinished ones.
-    out, i = [r"(?!\.)" if part[:1] in "*?[" else ""], 0
-    while i < len(part):
-        if part.startswith(CRAWL, i):
-            out.append(r"(?P<crawl>[^/]+?)")
-            i += len(CRAWL)
-        elif part[i] == "{" and "}" in part[i:]:
-            end = part.index("}", i)
-            out.append("(?:" + "|".join(_component(a) for a in part[i + 1 : end].split(",")) + ")")
-            i = end + 1
-        elif part[i] == "[" and "]" in part[i + 2 :]:
-            end = part.index("]", i + 2)
-            body = part[i + 1 : end].replace("\\", r"\\")
-            out.append("[" + ("^" + body[1:] if body[0] == "!" else body) + "]")
-            i = end + 1
-        else:
-            out.append({"*": "[^/]*", "?": "[^/]"}.get(part[i], re.escape(part[i])))
-            i += 1
-    return "".join(out)
+def _not_excluded(files: Iterable[Listed], source: SourceSettings) -> Iterator[Listed]:
+    for file in files:
+        path = re.sub(r"^[a-z][a-z0-9+.-]*:/", "", shown(file.member.location))
+        if not excluded(Path(path), Path("/"), source.exclude):
+            yield file

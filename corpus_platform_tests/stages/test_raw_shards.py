@@ -10,10 +10,11 @@ import pytest
 
 from corpus_platform.errors import SettingsError, StorageError, Uncleared
 from corpus_platform.settings_file import load_settings
-from corpus_platform.stages import raw_shards
+from corpus_platform.stages import raw_shards, source_lock
 from corpus_platform.stages.chain import open_project
 from corpus_platform.stages.project import Project
-from corpus_platform.stages.raw_shards import accept_source, fetch_shard, lock_path, write_lock
+from corpus_platform.stages.raw_shards import accept_source, fetch_shard
+from corpus_platform.stages.source_lock import lock_path, write_lock
 from corpus_platform_tests.small import SHARDS, register, write_small_corpus
 
 FIRST = SHARDS[0]
@@ -28,7 +29,7 @@ def project(tmp_path: Path) -> Project:
 
 
 def _source(project: Project) -> Path:
-    return Path(project.shard(FIRST).members[0])
+    return Path(project.shard(FIRST).members[0].location)
 
 
 def _again(project: Project) -> Project:
@@ -123,7 +124,7 @@ def test_a_source_that_is_written_to_while_it_is_read_is_not_taken(
 def test_a_lock_pins_the_hashes_of_all_stored_shards(project: Project) -> None:
     for shard in SHARDS:
         fetch_shard(project, shard)
-    assert write_lock(project) == 3
+    assert write_lock(project, "0" * 64) == 3
     whole = json.loads(lock_path(project).read_bytes())
     assert list(whole["shards"]) == list(SHARDS)
     assert (
@@ -134,11 +135,11 @@ def test_a_lock_pins_the_hashes_of_all_stored_shards(project: Project) -> None:
 
 def test_a_shard_with_other_bytes_than_locked_is_refused(project: Project) -> None:
     fetch_shard(project, FIRST)
-    write_lock(project)
+    write_lock(project, "0" * 64)
     lock = lock_path(project)
     whole = json.loads(lock.read_bytes())
     whole["shards"][FIRST][0]["sha256"] = "0" * 64
-    lock.write_text(json.dumps(whole), encoding="utf-8")
+    lock.write_text(json.dumps(whole | {"format": 1}), encoding="utf-8")  # 2 has its own hash
     with pytest.raises(Uncleared) as refusal:
         fetch_shard(_again(project), FIRST)
     assert refusal.value.gate == "lock"
@@ -170,7 +171,7 @@ def test_a_lock_is_parsed_once_until_it_changes(
 ) -> None:
     for shard in SHARDS:
         fetch_shard(project, shard)
-    write_lock(project)
+    write_lock(project, "0" * 64)
     parsed: list[object] = []
     loads = json.loads
 
@@ -180,14 +181,14 @@ def test_a_lock_is_parsed_once_until_it_changes(
             parsed.append(found)
         return found
 
-    monkeypatch.setattr(raw_shards.json, "loads", watched)
+    monkeypatch.setattr(source_lock.json, "loads", watched)
     project.registry.shards()
     parsed.clear()
     for _ in range(3):
         for shard in SHARDS:
             project.require("raw_shards", shard)
     assert len(parsed) == 1
-    lock_path(project).write_text('{"shards": {}}', encoding="utf-8")
+    lock_path(project).write_text('{"format": 1, "shards": {}}', encoding="utf-8")
     project.require("raw_shards", FIRST)
     assert len(parsed) == 2
 

@@ -49,7 +49,7 @@ def test_of_a_whole_corpus_every_generation_is_counted_and_nothing_found(finishe
 
 def test_an_old_generation_is_hashed_too_and_its_old_source_is_no_fault(project: Project) -> None:
     old = project.present("raw_shards", FIRST)
-    Path(project.shard(FIRST).members[0]).write_bytes(b"other bytes")
+    Path(project.shard(FIRST).members[0].location).write_bytes(b"other bytes")
     accept_source(open_project(project.settings), FIRST)
     fetch_shard(open_project(project.settings), FIRST)
     assert _verify(project) == (4, [])
@@ -99,7 +99,7 @@ def test_a_shard_that_the_registry_does_not_know_is_verified_under_its_name(
 
 
 def test_a_source_with_other_bytes_is_a_fault_of_its_raw_shard(project: Project) -> None:
-    _flip(Path(project.shard(FIRST).members[0]))
+    _flip(Path(project.shard(FIRST).members[0].location))
     (fault,) = _verify(project)[1]
     assert (fault.asset, fault.partition) == ("raw_shards", FIRST)
     assert "the source has sha256 " in fault.reason

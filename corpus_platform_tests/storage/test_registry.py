@@ -6,11 +6,11 @@ import pytest
 
 from corpus_platform.config import Fields
 from corpus_platform.errors import StorageError, UsageError
-from corpus_platform.storage.registry import Registry, Shard
+from corpus_platform.storage.registry import Member, Registry, Shard
 
 
 def _shard(key: str, where: str = "/in") -> Shard:
-    return Shard(key, (f"{where}/{key}",), Fields())
+    return Shard(key, (Member(f"{where}/{key}"),), Fields())
 
 
 def test_shards_come_back_in_key_order_whatever_the_order_of_registration(tmp_path: Path) -> None:
@@ -37,7 +37,7 @@ def test_a_moved_source_is_followed_and_its_generation_stays(tmp_path: Path) -> 
     registry.register([_shard("c/1")])
     registry.accept("c/1")
     registry.register([_shard("c/1", "/moved")])
-    assert registry.shard("c/1").members == ("/moved/c/1",)
+    assert registry.shard("c/1").members == (Member("/moved/c/1"),)
     assert registry.shard("c/1").generation == 1
 
 

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from corpus_platform.config import SourceSettings
+from corpus_platform.config import Fields, SourceSettings
 from corpus_platform.errors import SettingsError
+from corpus_platform.storage.registry import Shard
 from corpus_platform.storage.sources import discover, discover_some
 
 
@@ -110,5 +111,5 @@ def test_a_glob_and_a_link_that_lead_nowhere_are_named_in_a_warning(
 def test_no_shard_at_all_is_an_error_that_names_the_globs(tmp_path: Path) -> None:
     sources = [SourceSettings(glob="in/{crawl}/*"), SourceSettings(glob="x/*", crawl="c")]
     with pytest.raises(SettingsError, match=f"no file matches {tmp_path}/in/{{crawl}}/\\*, {tmp_path}/x/\\*;"):  # fmt: skip
-        discover_some(sources, tmp_path, registered=[])
-    assert discover_some(sources, tmp_path, registered=["c/a"]) == []
+        discover_some(sources, tmp_path, registered={})
+    assert discover_some(sources, tmp_path, registered={"c/a": Shard("c/a", (), Fields())}) == []

@@ -1,0 +1,167 @@
+"""Many shards fetched side by side, by threads that can be stopped: they mostly wait for a network.
+
+Each thread works in a project of its own. What a stopped thread leaves is as good as what a killed
+process leaves: the next one goes on with it.
+"""
+
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from corpus_platform.config import Settings
+from corpus_platform.errors import CorpusError, UsageError
+from corpus_platform.stages.chain import open_project
+from corpus_platform.stages.project import Project, Report
+from corpus_platform.stages.raw_shards import fetch_shard, not_begun
+from corpus_platform.storage.registry import Shard, key_order
+from corpus_platform.storage.sources import discover_some
+from corpus_platform.storage.transfer import shown
+
+__all__ = ["Outcome", "Progressed", "fetch_all", "list_shards", "shards_to_fetch"]
+
+Progressed = Callable[[str, int, int | None], None]  # shard, bytes there, bytes in all
+STOPPING_SECONDS = 5.0  # a thread that waits for a silent server is not waited for longer
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one shard: its report, or why there is none."""
+
+    shard: str
+    report: Report | None
+    error: CorpusError | OSError | None = None
+
+
+def list_shards(project: Project) -> list[Shard]:
+    """Return the shards that the sources of a project list now."""
+    settings = project.settings
+    return discover_some(
+        settings.sources,
+        settings.base,
+        registered=project.registry.all(),
+        remote=project.remote,
+    )
+
+
+def shards_to_fetch(
+    project: Project, names: Sequence[str] = (), limit: int | None = None
+) -> list[Shard]:
+    """Register listed shards, and return those without a whole copy, in key order.
+
+    `names` are the only ones wanted. With `limit` there are at most so many, and further new ones
+    are not registered. Raises UsageError for a name that is neither listed nor registered.
+    """
+    known = set(project.registry.keys())
+    listed = {shard.key: shard for shard in list_shards(project)}
+    for name in names:
+        if name not in listed and name not in known:
+            raise UsageError(f"shard {name!r} is neither listed by the sources nor registered")
+    project.registry.register([s for key, s in listed.items() if key in known])
+    registered = project.shards()
+    candidates = sorted({*listed, *registered} - (known - set(registered)), key=key_order)
+    wanted = [key for key in candidates if not names or key in names]
+    lacking = [k for k in wanted if k not in registered or not _is_whole(project, k)][:limit]
+    project.registry.register([listed[key] for key in lacking if key not in known])
+    registered = project.shards()
+    return [registered[key] for key in lacking if key in registered]
+
+
+def _is_whole(project: Project, key: str) -> bool:
+    artifact = project.artifact("raw_shards", key)
+    return artifact is not None and not project.store.damage(artifact)
+
+
+def fetch_all(
+    settings: Settings,
+    shards: Sequence[Shard],
+    *,
+    jobs: int,
+    progress: Progressed,
+    resume_only: bool = False,
+) -> Iterator[Outcome]:
+    """Yield what became of each shard, as they end; closing the iterator stops what is at work.
+
+    With `resume_only` no download is begun that has nothing to go on with.
+    """
+    pool = _Pool(settings, shards, progress, resume_only=resume_only)
+    try:
+        yield from pool.run(jobs)
+    finally:
+        pool.stop()
+
+
+class _Pool:
+    """Threads that take shards from one queue and put outcomes into another."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        shards: Sequence[Shard],
+        progress: Progressed,
+        *,
+        resume_only: bool,
+    ) -> None:
+        self._settings, self._progress, self._resume_only = settings, progress, resume_only
+        self._left = deque(shards)
+        self._count = len(shards)
+        self._ended: queue.SimpleQueue[Outcome | BaseException] = queue.SimpleQueue()
+        self._stop = threading.Event()
+        self._threads: list[threading.Thread] = []
+
+    def run(self, jobs: int) -> Iterator[Outcome]:
+        for number in range(min(jobs, self._count)):
+            thread = threading.Thread(target=self._work, name=f"fetch-{number}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+        for _ in range(self._count):
+            ended = self._ended.get()
+            if isinstance(ended, BaseException):
+                raise ended
+            yield ended
+
+    def stop(self) -> None:
+        """Have the threads end at their next byte or wait."""
+        self._stop.set()
+        until = time.monotonic() + STOPPING_SECONDS
+        for thread in self._threads:
+            thread.join(max(0.0, until - time.monotonic()))
+
+    def _work(self) -> None:
+        project = open_project(self._settings)
+        project.remote.sleep = self._sleep
+        while not self._stop.is_set():
+            try:
+                shard = self._left.popleft()
+            except IndexError:
+                return
+            try:
+                self._ended.put(self._fetch(project, shard))
+            except BaseException as error:  # noqa: BLE001 - of ours: raised where it is heard of
+                self._ended.put(error)
+                return
+
+    def _fetch(self, project: Project, shard: Shard) -> Outcome:
+        def progress(done: int, total: int | None) -> None:
+            self._check()
+            self._progress(shard.key, done, total)
+
+        try:
+            if self._resume_only and (member := not_begun(project, shard)) is not None:
+                raise UsageError(
+                    f"{shard.key}: nothing of {shown(member.location)} is here to go on with, and"
+                    " --resume-only begins no download"
+                )
+            return Outcome(shard.key, fetch_shard(project, shard.key, progress=progress))
+        except (CorpusError, OSError) as error:
+            return Outcome(shard.key, None, error)
+
+    def _sleep(self, seconds: float) -> None:
+        self._stop.wait(seconds)
+        self._check()
+
+    def _check(self) -> None:
+        if self._stop.is_set():
+            raise KeyboardInterrupt

@@ -1,0 +1,145 @@
+"""Whatever is not on this machine, by its location: http, https, s3 and hf.
+
+One object serves a command or a run; its S3 client is made when it is first needed.
+"""
+
+import functools
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any  # boto3's clients are made at run time and have no type
+from urllib.parse import urlsplit
+
+from corpus_platform.config import DownloadSettings, S3Settings, SourceSettings
+from corpus_platform.errors import SettingsError, StorageError
+from corpus_platform.storage import http, s3
+from corpus_platform.storage.globs import excluded, glob_expression, with_sidecars
+from corpus_platform.storage.hub import hub_token, resolve_url
+from corpus_platform.storage.listed import Listed
+from corpus_platform.storage.registry import Member
+from corpus_platform.storage.transfer import Fetched, Patience, Read, shown
+
+__all__ = ["MAX_LISTING_BYTES", "MAX_SIDECAR_BYTES", "Connect", "Remote"]
+
+MAX_LISTING_BYTES = 256 << 20  # a million entries with hashes make about 200 MB
+MAX_SIDECAR_BYTES = 1 << 20  # a list of the hashes of 10,000 files
+_MAX_ANSWER_BYTES = 64 << 20  # of one page of the hub's API
+
+Connect = Callable[[S3Settings, DownloadSettings], Any]
+
+
+class Remote:
+    """Lists and fetches files from other machines; `sleep` is what it waits by between tries."""
+
+    def __init__(
+        self,
+        download: DownloadSettings | None = None,
+        s3_settings: S3Settings | None = None,
+        *,
+        connect: Connect | None = None,
+    ) -> None:
+        self._download = download or DownloadSettings()
+        self._s3, self._connect = s3_settings or S3Settings(), connect or s3.connect
+        self.sleep: Callable[[float], None] = time.sleep
+
+    def _patience(self, location: str) -> Patience:
+        return Patience(self._download, shown(location), sleep=lambda s: self.sleep(s))
+
+    @functools.cached_property
+    def _client(self) -> Any:
+        return self._connect(self._s3, self._download)
+
+    def get_file(self, member: Member, target: Path, *, read: Read) -> Fetched:
+        """Fetch a member to a file, going on from where an earlier process ended.
+
+        Raises SourceRefused where the source does not give it, StorageError where it cannot be had.
+        """
+        location = member.location
+        if location.startswith("s3://"):
+            return s3.get_file(
+                self._client,
+                location,
+                target,
+                settings=self._download,
+                read=read,
+                version=member.listed_version,
+                expect=member.bytes,
+                patience=self._patience(location),
+            )
+        url, token = self._address(location)
+        return http.get_file(
+            url,
+            target,
+            settings=self._download,
+            read=read,
+            expect=member.bytes,
+            token=token,
+            patience=self._patience(location),
+        )
+
+    def has_checkpoint(self, member: Member, target: Path) -> bool:
+        """Tell whether a download of the member to this file was begun and can go on."""
+        module = s3 if member.location.startswith("s3://") else http
+        return module.has_checkpoint(target)
+
+    def get_bytes(self, location: str, *, max_bytes: int) -> bytes:
+        """Return a small file, of this machine too; raises StorageError when it is larger."""
+        if "://" not in location:
+            return _read_local(Path(location), max_bytes)
+        if location.startswith("s3://"):
+            return s3.get_bytes(
+                self._client, location, settings=self._download, max_bytes=max_bytes
+            )
+        url, token = self._address(location)
+        return http.get_bytes(url, settings=self._download, max_bytes=max_bytes, token=token).data
+
+    def get_hub(self, url: str) -> http.Answer:
+        """Return an answer of the Hugging Face hub's API."""
+        return http.get_bytes(
+            url, settings=self._download, max_bytes=_MAX_ANSWER_BYTES, token=hub_token()
+        )
+
+    def glob(self, source: SourceSettings) -> Iterator[Listed]:
+        """Yield the objects that a source's glob over s3:// matches, in the order of their keys."""
+        pattern = (source.glob or "").removeprefix("s3:/")
+        bucket, prefix = _bucket_and_prefix(pattern)
+        found = s3.list_objects(self._client, f"s3://{bucket}/{prefix}", settings=self._download)
+        objects = {f"/{bucket}/{o.key}": o for o in found}
+        expression = glob_expression(pattern)
+        for path, sidecar in with_sidecars(objects):
+            match = expression.fullmatch(path)
+            if match and not excluded(Path(path), Path("/"), source.exclude):
+                about = objects[path]
+                beside = f"s3:/{sidecar}" if sidecar else None
+                member = Member(f"s3:/{path}", about.bytes, version=about.etag, sidecar=beside)
+                yield Listed(source.crawl or match["crawl"], match["name"], member)
+
+    def _address(self, location: str) -> tuple[str, str | None]:
+        """Return the URL of a location, and the token that its host may see."""
+        scheme = urlsplit(location).scheme
+        if scheme == "hf":
+            return resolve_url(location), hub_token()
+        if scheme not in ("http", "https"):
+            raise SettingsError(
+                f"sources: {shown(location)}: {scheme}:// cannot be fetched; http, https, s3 and"
+                " paths of this machine can"
+            )
+        return location, None
+
+
+def _bucket_and_prefix(pattern: str) -> tuple[str, str]:
+    """Split `/bucket/folder/{crawl}*` into the bucket and the part of the key before any pattern."""
+    bucket, _, rest = pattern.removeprefix("/").partition("/")
+    fixed = min((i for sign in "*?[{" if (i := rest.find(sign)) >= 0), default=len(rest))
+    return bucket, rest[:fixed]
+
+
+def _read_local(path: Path, max_bytes: int) -> bytes:
+    try:
+        with path.open("rb") as file:
+            data = file.read(max_bytes + 1)
+    except OSError as error:
+        raise StorageError(f"{path}: cannot be read: {error.strerror}") from error
+    if len(data) > max_bytes:
+        raise StorageError(f"{path}: it has more than the {max_bytes} bytes that are read of such")
+    return data
