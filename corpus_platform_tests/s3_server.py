@@ -1,0 +1,191 @@
+"""A real S3 server on loopback: SeaweedFS's `weed`, with its master, volumes and filer in one process.
+
+It checks signatures, so that a wrong key is refused. It takes about 4 s to start and 340 MB: tests
+share one, in one process of pytest. `CountingProxy` stands before it, counts and breaks connections.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Generator
+from pathlib import Path
+from types import TracebackType
+
+__all__ = ["ACCESS_KEY", "SECRET_KEY", "CountingProxy", "S3Server", "s3_server"]
+
+ACCESS_KEY, SECRET_KEY = "corpusreader", "a-secret-that-no-message-may-show"
+_STARTS_WITHIN, _STOPS_WITHIN = 60.0, 10.0
+_CHUNK = 1 << 16
+
+
+class S3Server:
+    """The server and the folder of its data; `url` is its S3 endpoint."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        names = ("s3", "master", "volume", "filer")
+        ports = _free_ports(2 * len(names))
+        self._ports = dict(zip(names, zip(ports[::2], ports[1::2], strict=True), strict=True))
+        self.port = self._ports["s3"][0]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it and return once it answers; raise with the end of its log if it does not."""
+        (self._folder / "data").mkdir()
+        identity = {
+            "name": "reader",
+            "credentials": [{"accessKey": ACCESS_KEY, "secretKey": SECRET_KEY}],
+            "actions": ["Admin", "Read", "Write", "List", "Tagging"],
+        }
+        (self._folder / "s3.json").write_text(json.dumps({"identities": [identity]}))
+        with (self._folder / "log").open("wb") as log:
+            self._process = subprocess.Popen(
+                self._command(),
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=self._folder,
+                process_group=0,  # stopped as a whole, and not by the Ctrl-C of a terminal
+            )
+        self._await_answer()
+
+    def stop(self) -> None:
+        """Stop it and what it started."""
+        if self._process is None:
+            return
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_STOPS_WITHIN)
+                return
+
+    def _command(self) -> list[str]:
+        command = [
+            "weed", "server", f"-dir={self._folder / 'data'}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1",
+            "-filer", "-s3", f"-s3.config={self._folder / 's3.json'}", "-volume.max=16",
+            "-master.volumeSizeLimitMB=64", "-master.telemetry=false", "-volume.preStopSeconds=0",
+            "-s3.port.iceberg=0", "-s3.port.lance=0",
+        ]  # fmt: skip
+        for name, (http, grpc) in self._ports.items():
+            command += [f"-{name}.port={http}", f"-{name}.port.grpc={grpc}"]
+        return command
+
+    def _await_answer(self) -> None:
+        assert self._process is not None
+        deadline = time.monotonic() + _STARTS_WITHIN
+        while time.monotonic() < deadline and self._process.poll() is None:
+            if all(_listens(http) for http, _ in self._ports.values()):
+                return
+            time.sleep(0.05)
+        log = (self._folder / "log").read_text(errors="replace")[-2000:]
+        self.stop()
+        raise RuntimeError(f"weed does not answer at {self.url}:\n{log}")
+
+
+@contextlib.contextmanager
+def s3_server() -> Generator[S3Server]:
+    """Run a server for the time of `with`; nothing of it is left."""
+    folder = Path(tempfile.mkdtemp(prefix="s3-"))
+    server = S3Server(folder)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class CountingProxy:
+    """Stands before a server on loopback, from `with` on.
+
+    `sent` are the bytes it gave to clients, headers included. `cuts` are positions in that count,
+    rising: where one is reached, the connection that reached it is broken.
+    """
+
+    def __init__(self, port: int) -> None:
+        self._server_port = port
+        self.sent = 0
+        self.cuts: list[int] = []
+        self._counted = threading.Condition()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+
+    def wait_for(self, sent: int, seconds: float) -> bool:
+        """Wait until so many bytes were given; False when they were not within the time."""
+        with self._counted:
+            return self._counted.wait_for(lambda: self.sent >= sent, seconds)
+
+    def __enter__(self) -> "CountingProxy":
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread in accept()
+        self._listener.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                server = socket.create_connection(("127.0.0.1", self._server_port))
+                for one, other in ((client, server), (server, client)):
+                    counts = one is server
+                    threading.Thread(
+                        target=self._pass_on,
+                        args=(one, other),
+                        kwargs={"counts": counts},
+                        daemon=True,
+                    ).start()
+
+    def _pass_on(self, one: socket.socket, other: socket.socket, *, counts: bool) -> None:
+        with contextlib.suppress(OSError):
+            while data := one.recv(_CHUNK):
+                if counts and self._cuts_after(len(data)):
+                    break
+                other.sendall(data)
+        for end in (one, other):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+        if counts:
+            one.close()
+            other.close()
+
+    def _cuts_after(self, count: int) -> bool:
+        """Count bytes; return whether the connection is to be broken now."""
+        with self._counted:
+            self.sent += count
+            self._counted.notify_all()
+            if self.cuts and self.sent >= self.cuts[0]:
+                del self.cuts[0]
+                return True
+            return False
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [s.getsockname()[1] for s in sockets]
+    for s in sockets:
+        s.close()
+    return ports
+
+
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), 1.0).close()
+    except OSError:
+        return False
+    return True
