@@ -70,7 +70,7 @@ class S3Server:
     def _command(self) -> list[str]:
         command = [
             "weed", "server", f"-dir={self._folder / 'data'}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1",
-            "-filer", "-s3", f"-s3.config={self._folder / 's3.json'}", "-volume.max=16",
+            "-filer", "-s3", f"-s3.config={self._folder / 's3.json'}", "-volume.max=64",
             "-master.volumeSizeLimitMB=64", "-master.telemetry=false", "-volume.preStopSeconds=0",
             "-s3.port.iceberg=0", "-s3.port.lance=0",
         ]  # fmt: skip
