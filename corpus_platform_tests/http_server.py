@@ -4,6 +4,7 @@ It serves objects with Range and If-Range as RFC 9110 says. Each request may tak
 list; when the list is empty, or holds None, it is polite. It counts the bytes of bodies it sent.
 """
 
+import contextlib
 import re
 import socket
 import ssl
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
-__all__ = ["HttpServer", "Request", "Served", "Twist", "self_signed"]
+__all__ = ["HttpServer", "Request", "Served", "Twist", "self_signed", "to"]
 
 BLOCK = 32 << 10
 OLD = "Mon, 02 Nov 2026 08:00:00 GMT"
@@ -51,6 +52,11 @@ class Twist:
     become: Served | None = None
 
 
+def to(location: str, status: int = 302) -> Twist:
+    """Return a redirect."""
+    return Twist(status, {"Location": location})
+
+
 @dataclass(frozen=True)
 class Request:
     """A request as it came; names of headers are in lower case."""
@@ -77,6 +83,7 @@ class HttpServer:
         self._socket = socket.create_server((host, 0), backlog=64)
         # Little is under way when a client dies, so that what is counted is what it could read.
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 64 << 10)
+        self._connections: list[socket.socket] = []
         self._tls = None
         if certificate is not None:
             self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -89,10 +96,16 @@ class HttpServer:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
     ) -> None:
         self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
+        for connection in self._connections:  # else one that is kept meets the next server
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
 
     def _accept(self) -> None:
         while True:
@@ -100,6 +113,7 @@ class HttpServer:
                 connection, _ = self._socket.accept()
             except OSError:
                 return
+            self._connections.append(connection)
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
@@ -134,7 +148,7 @@ class HttpServer:
             del headers["Content-Length"]
         lines = [f"HTTP/1.1 {status} x", *(f"{k}: {v}" for k, v in headers.items())]
         connection.sendall("\r\n".join([*lines, "", ""]).encode("latin-1"))
-        whole = twist.cut is None or twist.cut >= start + len(body)
+        whole = twist.cut is None or twist.cut > start + len(body)
         self._send(connection, body if whole else body[: max((twist.cut or 0) - start, 0)], twist)
         if twist.chunked and whole:
             connection.sendall(b"0\r\n\r\n")
@@ -186,12 +200,9 @@ def _read_request(connection: socket.socket) -> Request | None:
 def self_signed(folder: Path) -> Path:
     """Make a key and a certificate of 127.0.0.1 that nobody signed, in one file."""
     key, certificate = folder / "key.pem", folder / "certificate.pem"
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
-        + ["-nodes", "-keyout", key, "-out", certificate, "-days", "2", "-subj", "/CN=loopback"]
-        + ["-addext", "subjectAltName=IP:127.0.0.1"],
-        check=True,
-        capture_output=True,
-    )
+    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2"
+    names = ["-subj", "/CN=loopback", "-addext", "subjectAltName=IP:127.0.0.1"]
+    files = ["-keyout", str(key), "-out", str(certificate)]
+    subprocess.run([*command.split(), *names, *files], check=True, capture_output=True)
     certificate.write_bytes(certificate.read_bytes() + key.read_bytes())
     return certificate

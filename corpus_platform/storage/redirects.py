@@ -26,6 +26,8 @@ __all__ = ["MAX_REDIRECTS", "fault_of", "open_answer", "parse_url"]
 
 MAX_REDIRECTS = 10
 MAX_LOCATION = 8192  # signed addresses have some two thousand characters
+# Without a backslash, which some take for a slash; a scheme without a host would be joined as a path.
+_LOCATION = re.compile(r"(?:[a-z][a-z0-9+.-]*://[^/?#\\]|(?![a-z][a-z0-9+.-]*:))[!-\[\]-~]*", re.I)
 _REDIRECTS = (301, 302, 303, 307, 308)
 
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -112,10 +114,10 @@ def _next_hop(hops: list[httpx2.URL], location: str | None) -> httpx2.URL:
     where = shown(str(hops[0]))
     if not location:
         raise SourceRefused(f"{where}: redirects without saying where to")
-    if len(location) > MAX_LOCATION or not re.fullmatch(r"[!-\[\]-~]+", location):
+    if len(location) > MAX_LOCATION or not _LOCATION.fullmatch(location):
         raise SourceRefused(
             f"{where}: redirects to what is not an address ({len(location):,} characters;"
-            f" at most {MAX_LOCATION:,} are followed, ASCII without blanks)"
+            f" at most {MAX_LOCATION:,} are followed, ASCII without blanks, a host behind a scheme)"
         )
     try:
         found = parse_url(str(hops[-1].join(location)))
