@@ -182,7 +182,7 @@ def test_a_file_of_a_gated_dataset_names_where_to_accept_its_terms(hub: Hub) -> 
 # Answers that a hub may give but should not; `hub_with` gives them without a server.
 
 
-def _row(path: str = "a.parquet", **more: object) -> dict[str, object]:
+def _row(path: object = "a.parquet", **more: object) -> dict[str, object]:
     return {"type": "file", "path": path, "oid": ABC_OID, "size": 3, **more}
 
 
