@@ -220,7 +220,8 @@ class SourceSettings(Section):
             found = " and ".join(kinds) or "none of them"
             raise ValueError(f"one of glob, listing and huggingface is wanted, found {found}")
         for key, kind in _KEYS_OF_KINDS.items():
-            if key in self.model_fields_set and kind != kinds[0]:
+            given = getattr(self, key) != type(self).model_fields[key].default
+            if given and kind != kinds[0]:
                 raise ValueError(f"{key} goes with {kind}, not with {kinds[0]}")
         return self
 
@@ -305,7 +306,7 @@ class ReadSettings(Section):
         1 << 28,
         ge=1 << 23,
         le=1 << 31,
-        description="Window of a zstd frame, which is memory. zstd itself stops at 2^27 and goes to 2^31 with --long=31; RFC 8878 wants 2^23 at least.",
+        description="Window of a zstd frame, or page of a Parquet column: both are memory. zstd itself stops at 2^27 and goes to 2^31 with --long=31; RFC 8878 wants 2^23 at least. Pages have 1 MB, or up to 100 MB.",
     )
     max_ratio: int = Field(
         1000,
