@@ -17,7 +17,7 @@ import click
 import yaml
 
 from corpus_platform import planner
-from corpus_platform.config import Settings
+from corpus_platform.config import Fields, Settings
 from corpus_platform.console import (
     RunView,
     SampleView,
@@ -30,12 +30,15 @@ from corpus_platform.console import (
     status_table,
 )
 from corpus_platform.console_fetch import FetchView
+from corpus_platform.console_inspect import inspection_json, inspection_lines
 from corpus_platform.errors import CorpusError, StorageError, UsageError, place
+from corpus_platform.formats.shard import ShardRecords
 from corpus_platform.settings_file import load_settings
 from corpus_platform.stages.chain import open_project
 from corpus_platform.stages.fetching import Outcome, fetch_all, list_shards, shards_to_fetch
+from corpus_platform.stages.inspection import inspect_shard, open_members
 from corpus_platform.stages.project import Project
-from corpus_platform.stages.raw_shards import accept_source
+from corpus_platform.stages.raw_shards import accept_source, member_names
 from corpus_platform.stages.shuffled_bins import release_in_force
 from corpus_platform.stages.source_lock import lock_path, verify_lock, write_lock
 from corpus_platform.stages.source_manifest import source_manifest_path, write_source_manifest
@@ -44,6 +47,8 @@ from corpus_platform.stages.verifying import Fault, verify_all
 from corpus_platform.storage.registry import Shard
 
 __all__ = ["main"]
+
+INSPECTED_RECORDS = 10_000
 
 config_option = click.option(
     "--config",
@@ -301,6 +306,54 @@ def _code_of(outcome: Outcome) -> int:
     if isinstance(outcome.error, UsageError):
         return 1  # refused by --resume-only
     return outcome.error.exit_code if isinstance(outcome.error, CorpusError) else 3
+
+
+@main.command()
+@config_option
+@click.argument("shard")
+@click.option("--all", "every", is_flag=True, help="Judge all records, not only the first 10,000.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def inspect(config_file: Path, shard: str, *, every: bool, as_json: bool) -> None:
+    """Show what a shard is, before anything is built on it.
+
+    SHARD is the path of a file, or a shard as `corpus status` names it. Shows container, columns,
+    rows, what cannot be read and why, how long texts are, which languages they seem to be in, how
+    many seem garbled or to hold HTML, and how three documents begin.
+    """
+    members, fields, records = _opened(config_file, shard)
+    limit = None if every else INSPECTED_RECORDS
+    found = inspect_shard(members, records, limit=limit)
+    if as_json:
+        click.echo(json.dumps(inspection_json(found), indent=1, ensure_ascii=False))
+    else:
+        for line in inspection_lines(found, fields, limit=limit):
+            say(standard_output(), line)
+    if found.failure is not None:
+        sys.exit(1)
+
+
+def _opened(config_file: Path, shard: str) -> tuple[list[Path], Fields, ShardRecords]:
+    """Return the files of a shard, the names of its fields, and its records.
+
+    A path needs no settings; where there are some, their limits and the first source's fields hold.
+    """
+    path, is_file = Path(shard), Path(shard).is_file()
+    if is_file and not config_file.exists():
+        return [path], Fields(), open_members(None, [path], Fields(), shard=shard)
+    project = _reading(load_settings(config_file))
+    if is_file:
+        fields = project.settings.sources[0].fields
+        return [path], fields, open_members(project.settings, [path], fields, shard=shard)
+    entry = project.shard(shard)
+    stored = project.artifact("raw_shards", shard)
+    if stored is not None:
+        members = [stored.path(name) for name in member_names(entry)]
+    else:
+        members = [Path(m.location) for m in entry.members if m.path is not None]
+    if len(members) < len(entry.members):
+        raise UsageError(f"{shard} is not stored yet; fetch it first: corpus fetch {shard}")
+    records = open_members(project.settings, members, entry.fields, shard=shard)
+    return members, entry.fields, records
 
 
 @main.command()

@@ -195,7 +195,7 @@ def _verified(numbers: Numbers, _: ChecksSettings) -> Finding:
     count = numbers.get(
         "verified/nothing", 0
     )  # copies made before that was counted were local ones
-    reason = f"{count:,.0f} files came without a length or hash to hold them against"
+    reason = f"{count:,.0f} of {numbers['files']:,.0f} files came without a stated length or hash"
     return Finding("verified", count == 0, reason, value=count, limit=0.0, warns=count > 0)
 
 

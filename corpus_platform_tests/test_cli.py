@@ -49,6 +49,8 @@ def fresh(tmp_path: Path) -> Path:
 
 def test_these_are_the_commands() -> None:
     assert COMMANDS == [
+        "fetch",
+        "inspect",
         "lock",
         "plan",
         "retire",

@@ -263,7 +263,28 @@ def test_values_that_do_not_fit_together_are_refused(text: str, said: str, tmp_p
         ("storage: data", "sources: Field required"),
         ("sources: []", "sources: at least one is wanted (got [])"),
         ("sources: {glob: a}", "sources: a list is wanted (got {'glob': 'a'})"),
-        ("sources: [{crawl: x}]", "sources.0.glob: Field required"),
+        (
+            "sources: [{crawl: x}]",
+            "sources.0: one of glob, listing and huggingface is wanted, found none of them",
+        ),
+        (
+            "sources: [{glob: a, listing: b, crawl: x}]",
+            "sources.0: one of glob, listing and huggingface is wanted, found glob and listing",
+        ),
+        (
+            "sources: [{glob: a, crawl: x, files: b}]",
+            "sources.0: files goes with huggingface, not with glob",
+        ),
+        ("sources: [{huggingface: a/b}]", "sources.0: name the crawl: the key `crawl`"),
+        ("sources: [{huggingface: a, crawl: x}]", "sources.0.huggingface: String should match"),
+        (
+            "sources: [{listing: 'http://h/{crawl}.json'}]",
+            "sources.0: {crawl} in `listing` stands for the key `crawl`, which is not there",
+        ),
+        (
+            "sources: [{glob: 'https://h/*', crawl: x}]",
+            "sources.0: https:// has no folders to look into; name a `listing` of URLs",
+        ),
         ("sources: [{glob: a}]", "sources.0: name the crawl exactly once"),
         ("sources: [{glob: '{crawl}', crawl: x}]", "sources.0: name the crawl exactly once"),
         ("sources: [{glob: '{crawl}/{crawl}'}]", "sources.0: glob names {crawl} more than once"),

@@ -84,6 +84,7 @@ def test_what_cannot_be_measured_fails_every_gate_with_the_reason() -> None:
     assert [(f.gate, f.blocks, f.reason) for f in found] == [
         ("sha256", True, "the file is gone"),
         ("size", True, "the file is gone"),
+        ("verified", True, "the file is gone"),
     ]
 
 

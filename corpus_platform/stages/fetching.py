@@ -8,7 +8,7 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 
 from corpus_platform.config import Settings
@@ -81,7 +81,7 @@ def fetch_all(
     jobs: int,
     progress: Progressed,
     resume_only: bool = False,
-) -> Iterator[Outcome]:
+) -> Generator[Outcome]:
     """Yield what became of each shard, as they end; closing the iterator stops what is at work.
 
     With `resume_only` no download is begun that has nothing to go on with.

@@ -57,9 +57,8 @@ def to_shards(
 
 
 def _refreshed(shard: Shard, files: Mapping[str, Listed], fields: Fields) -> Shard:
-    members = tuple(
-        replace(files[m.name].member, name=m.name) if m.name in files else m for m in shard.members
-    )
+    listed = {name: replace(file.member, name=name) for name, file in files.items()}
+    members = tuple(listed.get(m.name or "", m) for m in shard.members)
     return Shard(shard.key, members, fields)
 
 

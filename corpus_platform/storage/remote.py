@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from corpus_platform.config import DownloadSettings, S3Settings, SourceSettings
 from corpus_platform.errors import SettingsError, StorageError
-from corpus_platform.storage import http, s3
+from corpus_platform.storage import http, partial, s3
 from corpus_platform.storage.globs import excluded, glob_expression, with_sidecars
 from corpus_platform.storage.hub import hub_token, resolve_url
 from corpus_platform.storage.listed import Listed
@@ -79,8 +79,8 @@ class Remote:
 
     def has_checkpoint(self, member: Member, target: Path) -> bool:
         """Tell whether a download of the member to this file was begun and can go on."""
-        module = s3 if member.location.startswith("s3://") else http
-        return module.has_checkpoint(target)
+        is_s3 = member.location.startswith("s3://")
+        return s3.has_checkpoint(target) if is_s3 else partial.has_checkpoint(target)
 
     def get_bytes(self, location: str, *, max_bytes: int) -> bytes:
         """Return a small file, of this machine too; raises StorageError when it is larger."""

@@ -43,12 +43,17 @@ def test_a_shard_is_the_bytes_of_its_source_with_their_hash_and_size(project: Pr
     assert report.artifact.path("part-00000.jsonl.zst").read_bytes() == data
     sha256 = hashlib.sha256(data).hexdigest()
     member = {"name": "part-00000.jsonl.zst", "bytes": len(data), "sha256": sha256}
-    assert report.artifact.manifest.ledger == {"members": [member], "bytes": len(data)}
+    verified = {"length": 1}
+    whole = {"members": [member], "bytes": len(data), "_verified": verified}
+    assert report.artifact.manifest.ledger == whole
     assert dict(report.artifact.numbers) == {
         "files": 1,
         "bytes": len(data),
         "files_differing": 0,
         "sizes_differing": 0,
+        "verified/nothing": 0,
+        "verified/length": 1,  # of a local file, whose size did not change while it was read
+        "verified/sha256": 0,
     }
 
 
