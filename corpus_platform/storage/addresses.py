@@ -12,7 +12,16 @@ from urllib.parse import quote, unquote
 
 from corpus_platform.storage.globs import SIDECAR
 
-__all__ = ["Address", "address", "beside", "check_text", "file_path", "folder_of", "told"]
+__all__ = [
+    "Address",
+    "address",
+    "beside",
+    "check_text",
+    "file_path",
+    "folder_of",
+    "told",
+    "without_query",
+]
 
 _MAX_BYTES = 4096  # of a location or name; PATH_MAX of Linux, half of what most servers take
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\u2028\u2029\ud800-\udfff]")
@@ -60,7 +69,7 @@ def folder_of(location: str) -> str:
     """Return the folder of a URL or an absolute path, with / at its end and no query."""
     if "://" not in location:
         return os.path.dirname(location).rstrip("/") + "/"
-    scheme, _, rest = location.partition("?")[0].partition("://")
+    scheme, _, rest = without_query(location).partition("://")
     host, _, path = rest.partition("/")
     return f"{scheme}://{host}/{path.rpartition('/')[0]}".rstrip("/") + "/"
 
@@ -76,12 +85,15 @@ def file_path(url: str) -> str:
     return os.path.normpath("/" + path.lstrip("/"))
 
 
+def without_query(location: str) -> str:
+    """Return a URL up to its query; a path as it is."""
+    return location.partition("?")[0] if "://" in location else location
+
+
 def beside(location: str) -> str:
     """Return where the sidecar of a file lies: its hash, by the same rights."""
-    if "://" not in location:
-        return location + SIDECAR
-    url, sign, query = location.partition("?")
-    return f"{url}{SIDECAR}{sign}{query}"
+    url = without_query(location)
+    return url + SIDECAR + location[len(url) :]
 
 
 def check_text(text: str) -> None:

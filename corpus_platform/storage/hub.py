@@ -81,8 +81,10 @@ def resolve_url(location: str) -> str:
     return f"{hub_endpoint()}/datasets/{repository}/resolve/{commit}/{path}"
 
 
-def access_advice(repository: str) -> str:
-    """Return what can be done when the hub refuses a dataset or a file of it."""
+def access_advice(dataset: str) -> str:
+    """Return what can be done when the hub refuses a dataset, OWNER/NAME, or an `hf://` location."""
+    match = _LOCATION.fullmatch(dataset)
+    repository = match[1] if match else dataset
     page = f"{hub_endpoint()}/datasets/{repository}"
     if hub_token() is None:
         return (

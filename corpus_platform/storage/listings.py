@@ -26,6 +26,7 @@ from corpus_platform.storage.addresses import (
     check_text,
     folder_of,
     told,
+    without_query,
 )
 from corpus_platform.storage.globs import CRAWL
 from corpus_platform.storage.listed import Listed
@@ -78,25 +79,30 @@ def read_listing(data: bytes, *, location: str, source: SourceSettings) -> list[
     the entry that is wrong, StorageError for a broken file.
     """
     where, base = shown(location), _base(source, location)
-    found: dict[str, tuple[Listed, str]] = {}
+    found: dict[str, tuple[Listed, str]] = {}  # by location without query
     names: dict[tuple[str, str], tuple[Listed, str]] = {}
     for entry in _entries(_text(data, where), where):
         try:
             listed = _listed(entry, source, base, local="://" not in location)
-            before = found.get(listed.member.location)
-            if before is not None:
+            plain = without_query(listed.member.location)
+            if (before := found.get(plain)) is not None:
                 listed = _same(listed, *before)
-            other = names.get((listed.crawl, listed.name))
-            if other is not None and other[0].member.location != listed.member.location:
+            other = names.get((listed.crawl, listed.name), before)
+            if other is not None and other is not before:
                 _two_of_a_name(listed, *other)
         except ValueError as error:
             raise SettingsError(f"{where}: {entry.place}: {error}") from error
-        found[listed.member.location] = names[listed.crawl, listed.name] = listed, entry.place
+        found[plain] = names[listed.crawl, listed.name] = listed, entry.place
     return [listed for listed, _ in found.values()]
 
 
 def _same(listed: Listed, before: Listed, place: str) -> Listed:
     """Return what two entries of one URL say together; raise ValueError where they disagree."""
+    if listed.member.location != before.member.location:
+        raise ValueError(
+            f"{shown(listed.member.location)} differs from {place} only in what follows the ?; that"
+            " may be a signature, and tells no files apart: give them different paths"
+        )
     if (listed.crawl, listed.name) != (before.crawl, before.name):
         raise ValueError(
             f"{shown(listed.member.location)} is {before.key!r} in {place} and {listed.key!r} here;"
@@ -114,11 +120,9 @@ def _same(listed: Listed, before: Listed, place: str) -> Listed:
 
 
 def _two_of_a_name(listed: Listed, other: Listed, place: str) -> NoReturn:
-    one, two = shown(listed.member.location), shown(other.member.location)
-    more = " (they differ in what follows the ?)" if one == two else ""
     raise ValueError(
-        f"{one} has the name {listed.name!r} in crawl {listed.crawl}, as {two} in {place}{more};"
-        " give one of them another `name` or crawl"
+        f"{shown(listed.member.location)} has the name {listed.name!r} in crawl {listed.crawl}, as"
+        f" {shown(other.member.location)} in {place}; give one of them another `name` or crawl"
     )
 
 

@@ -7,6 +7,7 @@ bytes, and comparing the hash, is for others.
 import re
 from collections.abc import Iterator
 from typing import NamedTuple
+from urllib.parse import unquote
 
 from corpus_platform.errors import SourceRefused
 from corpus_platform.storage.transfer import shown
@@ -70,7 +71,9 @@ def _unescaped(name: str, *, escaped: bool) -> str:
 
 def _of_file(found: list[Checksum], file_name: str) -> Iterator[str]:
     """Yield the hashes of the lines whose path shares the longest end with the file's."""
-    shared = {c: _shared_end(c.name, file_name) for c in found if c.name is not None}
+    names = {file_name, unquote(file_name)}  # of a URL, escaped; a list has it as it was on a disk
+    named = {c: c.name for c in found if c.name is not None}
+    shared = {c: max(_shared_end(name, n) for n in names) for c, name in named.items()}
     most = max(shared.values(), default=0)
     return (c.sha256 for c, parts in shared.items() if parts == most > 0)
 

@@ -4,6 +4,7 @@ import json
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -20,6 +21,7 @@ from corpus_platform.storage.hub import (
 )
 from corpus_platform.storage.listed import Listed
 from corpus_platform.storage.registry import Member
+from corpus_platform.storage.remote import Remote
 from corpus_platform_tests.hub_server import Hub, serve
 
 # "abc": its sha256 is from the standard (FIPS 180-2, appendix B); git's hashes are of
@@ -144,6 +146,19 @@ def test_a_token_goes_to_the_hub_and_never_to_the_storage_behind_it(
         monkeypatch.setenv("HF_TOKEN", " hf_secret\n")
         (file,) = list_dataset(_source("data/train-0.parquet"), get=_get)
         assert _get(resolve_url(file.member.location)).data == b"abc"
+        assert (hub.tokens("hub"), hub.tokens("cdn")) == ({"hf_secret"}, {None})
+
+
+def test_the_platforms_own_requests_list_and_fetch_a_gated_dataset(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with serve(FILES, token="hf_secret", private=True, page_size=2) as hub:
+        monkeypatch.setenv("HF_ENDPOINT", hub.endpoint)
+        monkeypatch.setenv("HF_TOKEN", "hf_secret")
+        remote = Remote()
+        file, *_ = list_dataset(_source("data/*.parquet"), get=remote.get_hub)
+        got = remote.get_file(file.member, tmp_path / "a", read=lambda _: None)
+        assert ((tmp_path / "a").read_bytes(), got.bytes, got.sha256) == (b"abc", 3, ABC)
         assert (hub.tokens("hub"), hub.tokens("cdn")) == ({"hf_secret"}, {None})
 
 

@@ -387,8 +387,8 @@ def test_two_entries_of_one_url_are_one_and_say_what_either_says() -> None:
             "entry 2: https://y/a has the name 'a' in crawl c1, as https://x/a in entry 1;",
         ),
         (
-            ["https://x/a?secret=1", "https://x/a?secret=2"],
-            "as https://x/a in entry 1 (they differ in what follows the ?);",
+            ["https://x/a?secret=1", {"url": "https://x/a?secret=2", "name": "b"}],
+            "entry 2: https://x/a differs from entry 1 only in what follows the ?;",
         ),
     ],
 )

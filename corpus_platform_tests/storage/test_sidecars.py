@@ -52,6 +52,11 @@ def test_of_two_files_of_one_name_the_nearer_path_counts() -> None:
         _parse(text)
 
 
+def test_a_file_of_a_url_is_found_by_its_name_without_escapes() -> None:
+    assert _parse(f"{NONE}  a.gz\n{ABC}  a b.gz\n", "a%20b.gz") == ABC
+    assert _parse(f"{ABC}  a%20b.gz\n", "a%20b.gz") == ABC
+
+
 def test_the_same_hash_twice_is_one() -> None:
     assert _parse(f"{ABC}  a.parquet\nSHA256 (a.parquet) = {ABC}\n") == ABC
 
