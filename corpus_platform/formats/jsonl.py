@@ -95,8 +95,9 @@ def split_lines(chunks: Iterable[bytes], *, max_bytes: int) -> Iterator[Line]:
 
 
 def _content(held: list[bytes], size: int, max_bytes: int) -> bytes:
-    content = b"".join(held)
-    return content if size <= max_bytes else content[:EXCERPT_BYTES]
+    if size <= max_bytes:
+        return b"".join(held)
+    return b"".join(piece[:EXCERPT_BYTES] for piece in held[: EXCERPT_BYTES + 1])[:EXCERPT_BYTES]
 
 
 def parse_object(record: bytes) -> dict[str, object] | Reason:
@@ -116,6 +117,8 @@ def parse_object(record: bytes) -> dict[str, object] | Reason:
             return "invalid_utf8"
         except UnicodeEncodeError:
             return "lone_surrogate"
+        except RecursionError:  # of a caller that stands deep itself
+            return "nested_too_deep"
         except ValueError:
             return "invalid_json"
     if not _is_flat(value) and _nested_deeper(value, MAX_DEPTH):

@@ -1,12 +1,13 @@
 """Parquet files to records, one row group after another.
 
 A file that cannot give the text column at all raises DamagedShard; a row whose text cannot be used
-becomes a rejected record. Memory is bounded by a few column pages and one batch of rows.
+becomes a rejected record. Memory is bounded by a few column pages and one batch of rows, and the
+headers of the pages say how large they are before one is unpacked.
 """
 
 import os
-from collections.abc import Iterator
-from typing import BinaryIO
+from collections.abc import Callable, Iterator
+from typing import BinaryIO, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,20 +15,24 @@ import pyarrow.parquet as pq
 from corpus_platform.config import Fields
 from corpus_platform.document import Document, Rejected
 from corpus_platform.errors import DamagedShard
+from corpus_platform.formats.parquet_pages import pages
 from corpus_platform.formats.records import Cursor, Reason, excerpt, make_document, to_json
 
-__all__ = ["MAX_ROW_GROUP_BYTES", "open_parquet", "read_row_group", "stored_size"]
+__all__ = ["OpenParquet", "open_parquet", "read_row_group", "stored_size"]
 
-# Uncompressed, as the footer says. A million documents, the default of pyarrow, make about 5 GB.
-MAX_ROW_GROUP_BYTES = 16 << 30
-# Text shrinks to a tenth, at most to a hundredth; bombs shrink to a 30,000th. Small groups pass.
-_MAX_RATIO, _SMALL_ROW_GROUP_BYTES = 1000, 256 << 20
-# Few, since a dictionary page of 1 MB can stand for as much text in every row.
-_BATCH_ROWS = 64
+_BATCH_ROWS = 64  # 1000 are no faster
+_BATCH_BYTES = 32 << 20  # of a batch, as far as its rows are alike
 _BUFFER_BYTES = 1 << 20
 
 
-def open_parquet(file: BinaryIO, fields: Fields, *, shard: str) -> pq.ParquetFile:
+class OpenParquet(NamedTuple):
+    """A file that has the text column."""
+
+    stored: BinaryIO
+    parquet: pq.ParquetFile
+
+
+def open_parquet(file: BinaryIO, fields: Fields, *, shard: str) -> OpenParquet:
     """Open a Parquet file and make sure that it has the text column."""
     try:
         parquet = pq.ParquetFile(
@@ -53,7 +58,7 @@ def open_parquet(file: BinaryIO, fields: Fields, *, shard: str) -> pq.ParquetFil
     if not _is_text(column.type):
         reason = f"column {fields.text!r} must be a string column for the text, it is {column.type}"
         raise DamagedShard(shard, reason=reason)
-    return parquet
+    return OpenParquet(file, parquet)
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -63,38 +68,69 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def read_row_group(
-    parquet: pq.ParquetFile,
+    file: OpenParquet,
     group: int,
     fields: Fields,
     cursor: Cursor,
     *,
     shard: str,
     max_record_bytes: int,
+    max_page_bytes: int,
+    admit: Callable[[int, int, str, int], None],
 ) -> Iterator[Document | Rejected]:
     """Yield the records of one row group in order, and move `cursor` behind them.
 
-    Raises DamagedShard when the group is corrupt, or too large by far for what is stored of it.
+    `admit` is asked with the plain and the stored bytes of the group, what it is and where it
+    begins, and raises where that is too much. Raises DamagedShard when the group is corrupt or a
+    page is larger than `max_page_bytes`.
     """
-    about = parquet.metadata.row_group(group)
-    limit = _size_limit(about)
-    if about.total_byte_size > limit:
-        reason = f"row group {group} has {about.total_byte_size} bytes, the limit is {limit}"
-        raise DamagedShard(shard, reason=reason, offset=_position(about))
-    read = 0
+    about = file.parquet.metadata.row_group(group)
+    where, offset, read = f"row group {group}", _position(about), 0
     try:
-        batches = parquet.iter_batches(_BATCH_ROWS, row_groups=[group], use_threads=False)
+        plan = _plan(file.stored, about, max_page_bytes)
+        admit(plan.plain, plan.stored, where, offset)
+        batches = file.parquet.iter_batches(plan.rows, row_groups=[group], use_threads=False)
+        swollen = 0  # a dictionary page stands for as much as there are rows
         for batch in batches:
             read += batch.num_rows
-            for values in _rows(batch):
+            columns = _columns(batch)
+            swollen += columns.nbytes
+            admit(max(swollen, plan.plain), plan.stored, where, offset)
+            for values in _rows(columns):
                 yield _record(values, fields, cursor, shard, max_record_bytes)
                 cursor.row += 1
                 cursor.line += 1
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
-        reason = f"row group {group} cannot be read: {error}; get the file again"
-        raise DamagedShard(shard, reason=reason, offset=_position(about)) from error
+        reason = f"{where} cannot be read: {error}; get the file again"
+        raise DamagedShard(shard, reason=reason, offset=offset) from error
     if read != about.num_rows:
-        reason = f"row group {group} has {read} rows, its footer says {about.num_rows}"
-        raise DamagedShard(shard, reason=reason, offset=_position(about))
+        reason = f"{where} has {read} rows, its footer says {about.num_rows}"
+        raise DamagedShard(shard, reason=reason, offset=offset)
+
+
+class _Plan(NamedTuple):
+    """How a row group is read: its bytes, and so many rows at a time."""
+
+    plain: int
+    stored: int
+    rows: int
+
+
+def _plan(file: BinaryIO, group: pq.RowGroupMetaData, max_page_bytes: int) -> _Plan:
+    """Return what the headers of the pages say; raises ValueError for one beyond the limit."""
+    plain, longest = 0, 1
+    columns = [group.column(i) for i in range(group.num_columns)]
+    for column in columns:
+        for page in pages(file, column):
+            if page.plain > max_page_bytes:
+                raise ValueError(
+                    f"column {column.path_in_schema!r} has a page of {page.plain} bytes, the limit"
+                    f" is `read.max_window_bytes` = {max_page_bytes}; raise it to read the shard"
+                )
+            plain += page.plain
+            longest = max(longest, page.plain if page.is_dictionary else page.plain // page.values)
+    rows = max(1, min(_BATCH_ROWS, _BATCH_BYTES // longest))
+    return _Plan(max(plain, group.total_byte_size), stored_size(group), rows)
 
 
 def stored_size(group: pq.RowGroupMetaData) -> int:
@@ -102,20 +138,19 @@ def stored_size(group: pq.RowGroupMetaData) -> int:
     return sum(group.column(i).total_compressed_size for i in range(group.num_columns))
 
 
-def _size_limit(group: pq.RowGroupMetaData) -> int:
-    by_ratio = max(_SMALL_ROW_GROUP_BYTES, _MAX_RATIO * stored_size(group))
-    return min(MAX_ROW_GROUP_BYTES, by_ratio)
-
-
 def _position(group: pq.RowGroupMetaData) -> int:
     columns = [group.column(i) for i in range(group.num_columns)]
     return min(column.dictionary_page_offset or column.data_page_offset for column in columns)
 
 
-def _rows(batch: pa.RecordBatch) -> Iterator[dict[str, object] | bytes]:
-    """Yield the values of each row, or the bytes of one that holds a string that is not UTF-8."""
+def _columns(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the batch without dictionaries; of columns that have one name the last counts."""
     columns = {name: _plain(batch.column(i)) for i, name in enumerate(batch.schema.names)}
-    plain = pa.RecordBatch.from_pydict(columns)
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def _rows(plain: pa.RecordBatch) -> Iterator[dict[str, object] | bytes]:
+    """Yield the values of each row, or the bytes of one that holds a string that is not UTF-8."""
     if _is_valid(plain):
         yield from _values(plain)
         return

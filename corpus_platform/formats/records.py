@@ -18,11 +18,14 @@ from corpus_platform.document import EXCERPT_BYTES, Document
 __all__ = ["Cursor", "Reason", "excerpt", "make_document", "to_json"]
 
 Reason = Literal[
+    "digest_mismatch",
+    "invalid_header",
     "invalid_json",
     "invalid_utf8",
     "lone_surrogate",
     "nested_too_deep",
     "not_an_object",
+    "not_plain_text",
     "record_too_long",
     "text_blank",
     "text_empty",

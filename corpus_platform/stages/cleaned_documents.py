@@ -86,7 +86,7 @@ def _clean(
             Product(TOMBSTONE_FILE, rows=tombstones.close()),
             Product(QUARANTINE_FILE, rows=quarantine.close()),
         ]
-        ledger = counts.ledger(records.records_read, records.decompressed_bytes)
+        ledger = counts.ledger(records.records_read, records.decompressed_bytes, records.passed)
         return making.publish(draft, products, ledger=ledger)
 
 
@@ -97,6 +97,7 @@ def _open(project: Project, shard: str, raw: Artifact) -> ShardRecords:
         entry.fields,
         shard=shard,
         max_record_bytes=project.settings.clean.max_record_bytes,
+        limits=project.settings.read,
     )
 
 
@@ -134,7 +135,9 @@ class _Counts:
         self._faults.update(cost_of_faults(batch, self._rules))
         self._kept += int(verdicts.kept.sum())
 
-    def ledger(self, lines: int, decompressed_bytes: int) -> dict[str, object]:
+    def ledger(
+        self, lines: int, decompressed_bytes: int, passed: Counter[str]
+    ) -> dict[str, object]:
         documents = self._kept + self._dropped.total()
         ledger: dict[str, object] = {
             "lines": lines,  # as the reader counted them
@@ -146,6 +149,8 @@ class _Counts:
             "languages": dict(self._languages),
             "decompressed_bytes": decompressed_bytes,
         }
+        if passed:
+            ledger["not_documents"] = dict(passed)  # records of WARC that are no texts, by type
         if self._faults:
             ledger["dropped_by_known_faults_only"] = dict(self._faults)
         return ledger
@@ -246,6 +251,7 @@ def _common(project: Project) -> Json:
         "rules": {name: rule.model_dump(mode="json") for name, rule in clean.rules().items()},
         "order": list(clean.rules()),
         "max_record_bytes": clean.max_record_bytes,
+        "read": project.settings.read.model_dump(mode="json"),  # what is refused by one is recorded
         "_unicode": unicodedata.unidata_version,  # of the tables that letters are told by
         "_language_model": dict(_language_model()),
     }

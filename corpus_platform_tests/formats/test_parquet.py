@@ -12,7 +12,6 @@ import pytest
 from corpus_platform.config import Fields
 from corpus_platform.document import Document, Rejected
 from corpus_platform.errors import DamagedShard
-from corpus_platform.formats import parquet
 from corpus_platform.formats.parquet import open_parquet, read_row_group
 from corpus_platform.formats.records import Cursor
 
@@ -25,8 +24,17 @@ def stored(table: pa.Table, **options: object) -> bytes:
 
 def _records(content: bytes, fields: Fields, limit: int) -> Iterator[Document | Rejected]:
     file, cursor = open_parquet(io.BytesIO(content), fields, shard="c/s"), Cursor()
-    for group in range(file.num_row_groups):
-        yield from read_row_group(file, group, fields, cursor, shard="c/s", max_record_bytes=limit)
+    for group in range(file.parquet.num_row_groups):
+        yield from read_row_group(
+            file,
+            group,
+            fields,
+            cursor,
+            shard="c/s",
+            max_record_bytes=limit,
+            max_page_bytes=1 << 20,
+            admit=lambda *_: None,
+        )
 
 
 def read(
@@ -154,11 +162,9 @@ def test_a_changed_byte_in_a_page_raises_with_the_place_of_the_row_group() -> No
     assert damage(bytes(content)).offset == start.dictionary_page_offset
 
 
-def test_a_row_group_that_swells_beyond_measure_is_refused(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    table = pa.table({"text": ["x" * 20_000_000]})
-    content = stored(table, compression="zstd", use_dictionary=False)
-    assert len(read(content)) == 1
-    monkeypatch.setattr(parquet, "_SMALL_ROW_GROUP_BYTES", 1 << 20)
-    assert "the limit is" in str(damage(content))
+def test_a_page_beyond_the_limit_is_refused_before_it_is_unpacked() -> None:
+    options = {"compression": "zstd", "use_dictionary": False, "write_statistics": False}
+    content = stored(pa.table({"text": ["x" * (1 << 20)]}), **options)
+    message = str(damage(content))
+    assert "column 'text' has a page of 10485" in message
+    assert "`read.max_window_bytes` = 1048576" in message

@@ -4,9 +4,11 @@ import gzip
 import hashlib
 import io
 import json
+import re
 import tracemalloc
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,7 +18,7 @@ from backports.zstd import compress as zstd
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from corpus_platform.config import Fields
+from corpus_platform.config import Fields, ReadSettings
 from corpus_platform.document import Document, Rejected
 from corpus_platform.errors import DamagedShard
 from corpus_platform.formats.shard import ShardRecords, read_shard
@@ -85,6 +87,7 @@ QUICK = [
     "crawl=2026-40/part-00004.jsonl.gz",  # 5 members
     "crawl=2026-40/part-00006.parquet",  # large_string
     "crawl=2026-40/part-00007.jsonl",
+    "crawl=2026-40/part-00008.warc.wet.gz",  # a member for each record
     "crawl=2026-44/part-00002.parquet",
 ]
 LONG = [
@@ -102,12 +105,18 @@ LONG = [
 WET = "crawl=2026-40/part-00008.warc.wet.gz"
 
 
-def shard_of(*members: Path, text: str = "text") -> ShardRecords:
-    return read_shard(members, Fields(text=text), shard="c/s", max_record_bytes=32 * MEGABYTE)
+def shard_of(
+    *members: Path, text: str = "text", limits: ReadSettings | None = None
+) -> ShardRecords:
+    fields, limit = Fields(text=text), 32 * MEGABYTE
+    return read_shard(members, fields, shard="c/s", max_record_bytes=limit, limits=limits)
 
 
-def read(*members: Path, text: str = "text") -> list[Document | Rejected]:
-    return [record for batch in shard_of(*members, text=text) for record in batch]
+def read(
+    *members: Path, text: str = "text", limits: ReadSettings | None = None
+) -> list[Document | Rejected]:
+    shard = shard_of(*members, text=text, limits=limits)
+    return [record for batch in shard for record in batch]
 
 
 def documents(records: list[Document | Rejected]) -> list[Document]:
@@ -181,16 +190,72 @@ def test_a_column_of_another_name_is_read_when_it_is_named(shared: Path) -> None
     assert len(read(path, text="content")) == 12
 
 
-def test_a_bomb_is_one_rejected_record_in_bounded_memory(shared: Path) -> None:
-    path, _ = nasty_case(shared, "zst_bomb")
+@pytest.mark.parametrize("compress", [zstd, partial(gzip.compress, compresslevel=1)])
+def test_a_record_of_100_megabytes_is_rejected_in_bounded_memory(
+    tmp_path: Path, compress: Callable[[bytes], bytes]
+) -> None:
+    path = tmp_path / "shard"
+    path.write_bytes(compress(bytes(100 * MEGABYTE) + b'\n{"text":"after"}'))
     tracemalloc.start()
     try:
-        (record,) = read(path)
+        bomb, after = read(path)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
+    assert bomb[:4] == (0, 1, 0, "record_too_long")
+    assert isinstance(after, Document)
+    assert peak < 50 * MEGABYTE
+
+
+def test_a_bomb_is_named_with_its_ratio_its_line_and_the_setting(shared: Path) -> None:
+    path, _ = nasty_case(shared, "zst_bomb")
+    with pytest.raises(DamagedShard) as caught:
+        read(path)
+    assert re.search(
+        r"268\d{6} plain bytes of 32790 stored ones, 818\d times as many at line 1, byte 32790 of the"
+        r" file; the limit is `read.max_ratio` = 1000: raise it to read the shard",
+        caught.value.reason,
+    )
+
+
+def test_a_bomb_is_one_rejected_record_where_the_ratio_is_allowed(shared: Path) -> None:
+    path, _ = nasty_case(shared, "zst_bomb")
+    (record,) = read(path, limits=ReadSettings(max_ratio=40_000))
     assert record[:4] == (0, 1, 0, "record_too_long")
-    assert peak < 100 * MEGABYTE
+
+
+def test_a_shard_of_too_many_plain_bytes_is_named_with_the_setting(tmp_path: Path) -> None:
+    lines, limits = b'{"text":"%s"}\n' % (b"a" * 50_000) * 25, ReadSettings(max_shard_bytes=1 << 20)
+    pages = [f"{i}" * 50_000 for i in range(25)]
+    one, two, wet = tmp_path / "one", tmp_path / "two", tmp_path / "wet"
+    one.write_bytes(gzip.compress(lines))
+    pq.write_table(pa.table({"text": pages}), two, use_dictionary=False)
+    header = b"WARC/1.0\r\nWARC-Type: conversion\r\nContent-Length: 50000\r\n\r\n"
+    wet.write_bytes((header + b"a" * 50_000 + b"\r\n\r\n") * 25)
+    for path in (one, two, wet):
+        assert len(read(path)) == 25
+        with pytest.raises(DamagedShard, match=r"the limit is `read.max_shard_bytes` = 1048576"):
+            read(path, limits=limits)
+
+
+def test_the_members_of_a_bundle_count_together(tmp_path: Path) -> None:
+    path = tmp_path / "part"
+    path.write_bytes(b'{"text":"%s"}\n' % (b"a" * 600_000))
+    limits = ReadSettings(max_shard_bytes=1 << 20)
+    assert len(read(path, limits=limits)) == 1
+    with pytest.raises(DamagedShard, match=r"member part: 1\d{6} plain bytes at line 2"):
+        read(path, path, limits=limits)
+
+
+def test_a_dictionary_that_stands_for_more_than_a_shard_may_hold_is_refused(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "part.parquet"
+    text = pa.DictionaryArray.from_arrays(pa.array([0] * 5000, pa.int32()), ["a" * 900_000])
+    pq.write_table(pa.table({"text": text}), path, compression="zstd")
+    assert path.stat().st_size < 10_000
+    with pytest.raises(DamagedShard, match=r"the limit is `read.max_ratio` = 1000"):
+        read(path)
 
 
 @pytest.mark.parametrize("name", QUICK + [pytest.param(n, marks=pytest.mark.slow) for n in LONG])
@@ -209,21 +274,59 @@ def test_a_real_shard_has_the_documents_and_bytes_of_its_listing(shared: Path, n
 
 def test_every_real_shard_is_tried(shared: Path) -> None:
     listing = json.loads((shared / "corpus" / "shards.json").read_text())["shards"]
-    assert sorted([*QUICK, *LONG, WET]) == sorted(shard["file"] for shard in listing)
+    assert sorted([*QUICK, *LONG]) == sorted(shard["file"] for shard in listing)
 
 
-def test_a_warc_file_is_no_json_lines(shared: Path, tmp_path: Path) -> None:
-    plain = tmp_path / "plain.warc"
-    plain.write_bytes(b"WARC/1.0\r\nWARC-Type: warcinfo\r\n\r\n")
-    for path in (shared / "corpus" / WET, plain):
-        with pytest.raises(DamagedShard, match="content is warc"):
-            read(path)
+def test_what_a_wet_shard_holds_besides_pages_is_counted(shared: Path) -> None:
+    shard = shard_of(shared / "corpus" / WET)
+    found = documents([record for batch in shard for record in batch])
+    assert shard.passed == {"warcinfo": 1}
+    assert Counter(document.lang for document in found) == {
+        "en": 285,
+        "zh": 234,
+        "code": 32,
+        "de": 21,
+        "es": 19,
+        "ru": 13,
+        "ja": 8,
+        "fr": 5,
+    }
+    assert found[0][:4] == (
+        0,
+        1,
+        "a35a0589f27943c583382bbfbf083b0f",
+        "https://tldr.inbrowser.app/pages/linux/gnutsort",
+    )
 
 
-def test_a_file_compressed_twice_is_refused(tmp_path: Path) -> None:
+def test_a_wet_shard_is_known_by_its_first_bytes_however_its_members_are_cut(
+    tmp_path: Path,
+) -> None:
+    record = b"WARC/1.0\r\nWARC-Type: conversion\r\nContent-Length: 5\r\n\r\nwords\r\n\r\n"
+    content = record * 3
+    for step in (1, 3, 50):
+        path = tmp_path / f"{step}.wet.gz"
+        pieces = [content[i : i + step] for i in range(0, len(content), step)]
+        path.write_bytes(b"".join(map(gzip.compress, pieces)))
+        assert [document.text for document in documents(read(path))] == ["words"] * 3
+
+
+def test_what_is_counted_is_counted_anew_each_time(tmp_path: Path) -> None:
+    path = tmp_path / "part.wet"
+    path.write_bytes(b"WARC/1.0\r\nWARC-Type: warcinfo\r\nContent-Length: 0\r\n\r\n\r\n\r\n")
+    shard = shard_of(path, path)
+    for _ in range(2):
+        assert list(shard) == []
+        assert shard.passed == {"warcinfo": 2}
+
+
+@pytest.mark.parametrize("inner", [gzip.compress, zstd, lambda line: b"PAR1" + line])
+def test_a_container_inside_a_container_is_refused(
+    tmp_path: Path, inner: Callable[[bytes], bytes]
+) -> None:
     path = tmp_path / "twice.jsonl.gz"
-    path.write_bytes(gzip.compress(gzip.compress(b'{"text":"a"}')))
-    with pytest.raises(DamagedShard, match="content is gzip"):
+    path.write_bytes(gzip.compress(inner(b'{"text":"a"}')))
+    with pytest.raises(DamagedShard, match="inside another container"):
         read(path)
 
 
