@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from corpus_platform.config import SourceSettings
 from corpus_platform.errors import CorpusError, SettingsError, StorageError
+from corpus_platform.settings_file import load_settings
 from corpus_platform.storage import listings
+from corpus_platform.storage.globs import excluded
 from corpus_platform.storage.listed import Listed
 from corpus_platform.storage.listings import listing_location, read_listing
 from corpus_platform.storage.registry import Member
@@ -480,3 +482,38 @@ def test_a_base_that_is_no_address_is_refused(base: str) -> None:
     )
     with pytest.raises(SettingsError, match="sources: base_url '"):
         read_listing(b"a", location=REMOTE, source=source)
+
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+@pytest.mark.parametrize("name", ["tinystories", "fineweb-edu-10bt", "common-crawl"])
+def test_an_example_is_a_settings_file_of_one_source(name: str) -> None:
+    (source,) = load_settings(EXAMPLES / f"{name}.yaml").sources
+    assert (source.huggingface is None) == (name == "common-crawl")
+    assert sorted(p.stem for p in EXAMPLES.glob("*.yaml")) == [
+        "common-crawl",
+        "fineweb-edu-10bt",
+        "tinystories",
+    ]
+
+
+def test_the_example_of_common_crawl_takes_the_first_file_of_each_segment() -> None:
+    (source,) = load_settings(EXAMPLES / "common-crawl.yaml").sources
+    where = listing_location(source, EXAMPLES)
+    assert where == "https://data.commoncrawl.org/crawl-data/CC-MAIN-2026-12/wet.paths.gz"
+    wet = "crawl-data/CC-MAIN-2026-12/segments/{}/wet/CC-MAIN-20260306010203-20260306040203-{}.warc.wet.gz"
+    paths = [
+        wet.format(s, n)
+        for s in ("1.1", "1.2")
+        for n in ("00000", "00001", "00010", "00999", "10000")
+    ]
+    files = read_listing(gzip.compress("\n".join(paths).encode()), location=where, source=source)
+    taken = [
+        f.name for f in files if not excluded(Path(f.member.location), Path("/"), source.exclude)
+    ]
+    assert len(files) == 10
+    assert taken == [
+        "segments/1.1/wet/CC-MAIN-20260306010203-20260306040203-00000.warc.wet.gz",
+        "segments/1.2/wet/CC-MAIN-20260306010203-20260306040203-00000.warc.wet.gz",
+    ]
