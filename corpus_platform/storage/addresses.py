@@ -31,6 +31,7 @@ _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 # A relative path of parts that begin with no dot, with nothing in it that needs a closer look: most
 # entries are such, and a listing of them takes two thirds of the time.
 _PLAIN = re.compile(r"[\w=+,~-][\w.=+,~-]*(?:/[\w=+,~-][\w.=+,~-]*)*", re.ASCII)
+_CLEAN = re.compile(r"(?:[\w/:=&+!$,;'@()*\[\]~?.-]|%[0-9A-Fa-f]{2})*", re.ASCII)
 _LEGAL = "/:=&+!$,;'@()*[]~?%"  # stays as it is in a URL; everything else is escaped
 
 
@@ -213,4 +214,6 @@ def _unescaped(path: str) -> str:
 
 def _escaped(path: str) -> str:
     """Return the path of a URL with what no URL may have escaped, and escapes left alone."""
-    return quote(re.sub(r"%(?![0-9A-Fa-f]{2})", "%25", path), safe=_LEGAL) if path else path
+    if _CLEAN.fullmatch(path):
+        return path
+    return quote(re.sub(r"%(?![0-9A-Fa-f]{2})", "%25", path), safe=_LEGAL)

@@ -12,6 +12,7 @@ import re
 import zlib
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
@@ -329,10 +330,14 @@ def _own_name(name: object) -> str:
 def _name(place: Address, crawl: str) -> str:
     """Return what follows the crawl's folder, else the path below the base, else the whole path."""
     path = "/" + place.path
-    folders = [f"/{crawl}/", f"/crawl={crawl}/"]
-    begin, folder = min(((i, f) for f in folders if (i := path.find(f)) >= 0), default=(-1, ""))
-    name = path[begin + len(folder) :] if folder else place.rest or path
+    folder = _folder_of_crawl(crawl).search(path)
+    name = path[folder.end() :] if folder else place.rest or path
     return re.sub("//+", "/", name).strip("/") if "//" in name or name[0] == "/" else name
+
+
+@lru_cache(maxsize=1024)
+def _folder_of_crawl(crawl: str) -> re.Pattern[str]:
+    return re.compile(f"/(?:crawl=)?{re.escape(crawl)}/")
 
 
 def _short(text: str) -> str:
