@@ -5,6 +5,7 @@ share one, in one process of pytest. `CountingProxy` stands before it, counts an
 """
 
 import contextlib
+import functools
 import json
 import os
 import shutil
@@ -14,19 +15,35 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Generator, MutableMapping
 from pathlib import Path
 from types import TracebackType
+from typing import Any  # a client of boto3 has no type
+from unittest import mock
 
-__all__ = ["ACCESS_KEY", "SECRET_KEY", "CountingProxy", "S3Server", "s3_server"]
+from botocore.exceptions import BotoCoreError, ClientError
+
+from corpus_platform.config import DownloadSettings, S3Settings
+from corpus_platform.storage.s3 import connect
+
+__all__ = [
+    "ACCESS_KEY",
+    "BUCKET",
+    "SECRET_KEY",
+    "CountingProxy",
+    "S3Server",
+    "s3_server",
+    "set_keys",
+]
 
 ACCESS_KEY, SECRET_KEY = "corpusreader", "a-secret-that-no-message-may-show"
-_STARTS_WITHIN, _STOPS_WITHIN = 60.0, 10.0
+BUCKET = "crawls"
+_STARTS_WITHIN = 60.0
 _CHUNK = 1 << 16
 
 
 class S3Server:
-    """The server and the folder of its data; `url` is its S3 endpoint."""
+    """The server, with one bucket `crawls`, and the folder of its data; `url` is its S3 endpoint."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -56,16 +73,19 @@ class S3Server:
             )
         self._await_answer()
 
+    @functools.cached_property
+    def client(self) -> Any:
+        """A client with the server's keys, to put objects with."""
+        with mock.patch.dict(os.environ):
+            set_keys(os.environ)
+            return connect(S3Settings(endpoint_url=self.url), DownloadSettings())
+
     def stop(self) -> None:
-        """Stop it and what it started."""
-        if self._process is None:
-            return
-        for number in (signal.SIGTERM, signal.SIGKILL):
+        """Kill it and what it started: its data are of no use any more, and SIGTERM takes 10 s."""
+        if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, number)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(_STOPS_WITHIN)
-                return
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
 
     def _command(self) -> list[str]:
         command = [
@@ -82,12 +102,34 @@ class S3Server:
         assert self._process is not None
         deadline = time.monotonic() + _STARTS_WITHIN
         while time.monotonic() < deadline and self._process.poll() is None:
-            if all(_listens(http) for http, _ in self._ports.values()):
+            if self._answers():
                 return
             time.sleep(0.05)
         log = (self._folder / "log").read_text(errors="replace")[-2000:]
         self.stop()
         raise RuntimeError(f"weed does not answer at {self.url}:\n{log}")
+
+    def _answers(self) -> bool:
+        if not all(_listens(http) for http, _ in self._ports.values()):
+            return False
+        try:
+            self.client.create_bucket(Bucket=BUCKET)
+        except (BotoCoreError, ClientError):  # it listens before it can
+            return False
+        return True
+
+
+def set_keys(environment: MutableMapping[str, str]) -> None:
+    """Let clients that are made from now on use the keys that the server knows, and nothing else."""
+    for name in [name for name in environment if name.startswith("AWS_")]:
+        del environment[name]
+    environment.update(
+        AWS_ACCESS_KEY_ID=ACCESS_KEY,
+        AWS_SECRET_ACCESS_KEY=SECRET_KEY,
+        AWS_CONFIG_FILE=os.devnull,
+        AWS_SHARED_CREDENTIALS_FILE=os.devnull,
+        AWS_EC2_METADATA_DISABLED="true",
+    )
 
 
 @contextlib.contextmanager

@@ -58,10 +58,7 @@ class S3Stub:
     """
 
     def __init__(self) -> None:
-        self.objects: dict[str, bytes] = {}
-        self.requests: list[Request] = []
-        self.ignores_match = self.ignores_range = False
-        self.before: Callable[[int, Request], Reply | None] = lambda number, request: None
+        self.reset()
         self._lock, self._stopping = threading.Lock(), threading.Event()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self._server.daemon_threads = True
@@ -80,6 +77,13 @@ class S3Stub:
         self._stopping.set()
         self._server.shutdown()
         self._server.server_close()
+
+    def reset(self) -> None:
+        """Be as new: without objects and faults."""
+        self.objects: dict[str, bytes] = {}
+        self.requests: list[Request] = []
+        self.ignores_match = self.ignores_range = False
+        self.before: Callable[[int, Request], Reply | None] = lambda number, request: None
 
     @property
     def ranges(self) -> list[str | None]:
@@ -141,6 +145,7 @@ class S3Stub:
 def _handler(stub: S3Stub) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # headers and body are two writes
 
         def log_message(self, format: str, *args: object) -> None:
             """Say nothing."""

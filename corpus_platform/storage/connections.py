@@ -180,10 +180,13 @@ class _Crew:
         self._done: queue.Queue[Part | BaseException] = queue.Queue()
         self._unlisted: list[Part] = []
         self._over = threading.Event()
+        # Parts begun and not yet listed: a slow disk else leaves a killed process much to repeat.
+        self._unsafe = threading.Semaphore(0)
 
     def run(self, connections: int, ranges: list[_Range]) -> None:
-        """Fetch all ranges."""
+        """Fetch all ranges; at most twice as many as there are connections are not listed yet."""
         self._waiting.extend(ranges)
+        self._unsafe.release(2 * connections)
         # Not a pool, whose threads would be waited for at the end of the process.
         threads = [
             threading.Thread(target=self._work, daemon=True)
@@ -222,11 +225,13 @@ class _Crew:
         if count:
             self._file.keep(self._unlisted)
             self._unlisted = []
+            self._unsafe.release(count)
         return count
 
     def _end(self, threads: list[threading.Thread]) -> None:
         """Have the threads end, and list what they finished meanwhile."""
         self._over.set()
+        self._unsafe.release(max(1, len(threads)))
         deadline = time.monotonic() + _ENDS_WITHIN
         for thread in threads:
             if thread.ident is not None:  # it was started
@@ -237,7 +242,7 @@ class _Crew:
 
     def _work(self) -> None:
         try:
-            while not self._over.is_set():
+            while self._unsafe.acquire() and not self._over.is_set():
                 range_ = self._waiting.popleft()
                 if self._fetch(range_):
                     self._done.put(range_.part())

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 
 from corpus_platform.errors import StorageError
-from corpus_platform.storage.files import flush_folder, publish_bytes, read_if_there
+from corpus_platform.storage.files import flush_folder, read_if_there
 
 __all__ = ["Origin", "Part", "PartsFile", "gaps", "has_parts"]
 
@@ -96,7 +96,7 @@ class PartsFile:
     @staticmethod
     def remove(target: Path) -> None:
         """Remove what is there of an unfinished file, its list first."""
-        _checkpoint(target).unlink(missing_ok=True)
+        _remove_list(target)
         _partial(target).unlink(missing_ok=True)
 
     @property
@@ -125,7 +125,7 @@ class PartsFile:
         self._parts.update((part.start, part) for part in parts)
         rows = [asdict(part) for _, part in sorted(self._parts.items())]
         whole = {"format": _FORMAT, **asdict(self.origin), "parts": rows}
-        publish_bytes(_checkpoint(self.target), json.dumps(whole, indent=0).encode())
+        _write_list(_checkpoint(self.target), json.dumps(whole, indent=0).encode())
 
     def hash_next(self) -> bool:
         """Hash the next part in the order of the file, if it is there; tell whether it was."""
@@ -147,7 +147,7 @@ class PartsFile:
         os.fsync(self._descriptor)
         os.replace(_partial(self.target), self.target)
         flush_folder(self.target.parent)
-        _checkpoint(self.target).unlink(missing_ok=True)
+        _remove_list(self.target)
         return self._whole.hexdigest()
 
     def close(self) -> None:
@@ -175,6 +175,25 @@ def _partial(target: Path) -> Path:
 
 def _checkpoint(target: Path) -> Path:
     return target.with_name(f"{target.name}.partial.json")
+
+
+def _write_list(path: Path, data: bytes) -> None:
+    """Replace a list; its folder is not flushed, since the older list that a power cut leaves is true.
+
+    The name beside it is always the same, so that killed processes leave one such file at most.
+    """
+    beside = path.with_name(f"{path.name}.part")
+    with beside.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(beside, path)
+
+
+def _remove_list(target: Path) -> None:
+    path = _checkpoint(target)
+    path.unlink(missing_ok=True)
+    path.with_name(f"{path.name}.part").unlink(missing_ok=True)
 
 
 def _listed(target: Path) -> tuple[Origin, list[Part]] | None:

@@ -28,7 +28,15 @@ from corpus_platform.storage.connections import (
     fetch_missing,
 )
 from corpus_platform.storage.parts import Origin, PartsFile, has_parts
-from corpus_platform.storage.s3_requests import KEYS, Source, call, same_etag, split, where
+from corpus_platform.storage.s3_requests import (
+    KEYS,
+    OutOfRange,
+    Source,
+    call,
+    same_etag,
+    split,
+    where,
+)
 from corpus_platform.storage.transfer import Fetched, Patience, Read
 
 __all__ = ["S3Object", "connect", "get_bytes", "get_file", "has_checkpoint", "list_objects"]
@@ -192,9 +200,7 @@ class _Download:
             if _is_wanted(file.origin, version, expect):
                 return file, None
             file.close()
-        first = self._turns.until_answered(
-            lambda: self._source.ask(0, self._settings.part_bytes, version=version)
-        )
+        first = self._first(version)
         try:
             self._check_length(first, expect)
             origin = Origin(self._source.url, first.etag, first.total)
@@ -202,6 +208,13 @@ class _Download:
         except BaseException:
             first.body.close()
             raise
+
+    def _first(self, version: str | None) -> Answer:
+        ask = partial(self._source.ask, 0, version=version)
+        try:
+            return self._turns.until_answered(partial(ask, self._settings.part_bytes))
+        except OutOfRange:
+            return self._turns.until_answered(partial(ask, None))  # there are no bytes
 
     def _check_length(self, first: Answer, expect: int | None) -> None:
         if expect not in (None, first.total):

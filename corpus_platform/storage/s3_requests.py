@@ -16,7 +16,7 @@ from corpus_platform.storage.connections import Answer, Fault, Replaced
 from corpus_platform.storage.parts import Origin
 from corpus_platform.storage.transfer import shown
 
-__all__ = ["KEYS", "Source", "call", "same_etag", "split", "where"]
+__all__ = ["KEYS", "OutOfRange", "Source", "call", "same_etag", "split", "where"]
 
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}", re.ASCII)
 KEYS = (
@@ -39,6 +39,8 @@ _WAYS_OUT = {
     "AuthorizationHeaderMalformed": "the bucket is in another region: set s3.region",
     "InvalidObjectState": "the object is archived: restore it first",
 }
+# Of no connection, a broken one, and an answer that is not S3's (of a proxy).
+_CONNECTIONS = (exceptions.HTTPClientError, exceptions.ConnectionError, ResponseParserError)
 # Codes below 500 after which the same request may succeed.
 _PASSING = {"RequestTimeout", "SlowDown", "Throttling", "ThrottlingException", "RequestThrottled", "OperationAborted"}  # fmt: skip
 
@@ -63,7 +65,8 @@ class Source:
     ) -> Answer:
         """Return an answer that begins at `start`, of the version of `origin` when it is given.
 
-        Without `end` it is all of the object. Raises Fault, Replaced, SourceRefused.
+        Without `end` it is all of the object. Raises Fault, Replaced, SourceRefused, and OutOfRange
+        for a range of an object of no bytes.
         """
         pinned = origin.etag if origin else version
         options = {"IfMatch": pinned} if pinned else {}
@@ -73,10 +76,10 @@ class Source:
             got = call(
                 self._client.get_object, self.where, Bucket=self._bucket, Key=self._key, **options
             )
-        except _OutOfRange as error:
+        except OutOfRange as error:
             if start:
                 raise Replaced from error  # it is shorter now
-            return self.ask(0, None, origin=origin, version=version)  # there are no bytes
+            raise
         answer = self._answer(got)
         try:
             self._check(answer, start, end, origin, pinned)
@@ -145,12 +148,12 @@ class _Body:
         self._stream.close()
 
 
-class _OutOfRange(Exception):
+class OutOfRange(Exception):
     """The server has no bytes in the range that was asked for."""
 
 
 def call(method: Any, where: str, **parameters: Any) -> dict[str, Any]:
-    """Return S3's answer; raises Fault, Replaced, _OutOfRange, SourceRefused, SettingsError.
+    """Return S3's answer; raises Fault, Replaced, OutOfRange, SourceRefused, SettingsError.
 
     Of a refusal only its code is told: its text may hold what was signed.
     """
@@ -158,7 +161,7 @@ def call(method: Any, where: str, **parameters: Any) -> dict[str, Any]:
         return method(**parameters)
     except exceptions.ClientError as error:
         raise _judged(error, where) from error
-    except (exceptions.HTTPClientError, ResponseParserError) as error:
+    except _CONNECTIONS as error:
         raise Fault(f"{type(error).__name__}: {_short(error)}") from error
     except (exceptions.NoCredentialsError, exceptions.PartialCredentialsError) as error:
         raise SettingsError(f"{where}: no complete keys for S3 were found: {KEYS}") from error
@@ -173,7 +176,7 @@ def _judged(error: exceptions.ClientError, where: str) -> Exception:
     if status == 412 or code == "PreconditionFailed":
         return Replaced()
     if status == 416 or code == "InvalidRange":
-        return _OutOfRange()
+        return OutOfRange()
     if status >= 500 or status == 429 or code in _PASSING:
         asked = about.get("HTTPHeaders", {}).get("retry-after", "")
         return Fault(f"{code} (HTTP {status})", asked=float(asked) if asked.isdecimal() else None)

@@ -115,14 +115,14 @@ def test_bytes_are_flushed_before_they_are_listed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done: list[str] = []
-    fsync, publish = parts_module.os.fsync, parts_module.publish_bytes
+    fsync, publish = parts_module.os.fsync, parts_module._write_list
     with PartsFile.create(tmp_path / "x", ABC) as file:
         file.write(0, b"abc")
         monkeypatch.setattr(
             parts_module.os, "fsync", lambda number: (done.append("flushed"), fsync(number))
         )
         monkeypatch.setattr(
-            parts_module, "publish_bytes", lambda *at: (done.append("listed"), publish(*at))
+            parts_module, "_write_list", lambda *at: (done.append("listed"), publish(*at))
         )
         file.keep([Part(0, 3, SHA[b"abc"])])
     assert done[:2] == ["flushed", "listed"]
