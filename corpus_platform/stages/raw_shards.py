@@ -18,11 +18,12 @@ from corpus_platform.stages.source_lock import drop_pin, locked_hashes
 from corpus_platform.storage.artifacts import Artifact
 from corpus_platform.storage.catalog import stamp
 from corpus_platform.storage.files import copy_hashed, file_sha256, safe_name
+from corpus_platform.storage.hub import access_advice
 from corpus_platform.storage.manifest import Json, Manifest
 from corpus_platform.storage.registry import Member, Shard
 from corpus_platform.storage.remote import MAX_SIDECAR_BYTES
 from corpus_platform.storage.sidecars import parse_sidecar
-from corpus_platform.storage.transfer import Read, shown
+from corpus_platform.storage.transfer import Fetched, Read, shown
 
 __all__ = ["STAGE", "VERIFIED", "accept_source", "fetch_shard", "member_names", "not_begun"]
 
@@ -148,23 +149,39 @@ def _copied(project: Project, shard: Shard, member: Member, target: Path, read: 
 def _downloaded(project: Project, shard: Shard, member: Member, target: Path, read: Read) -> _Copy:
     """Bring a member from another machine; wrong bytes are fetched a second time, whole."""
     expected = _expected_sha256(project, shard, member)
-    for again in (True, False):
-        try:
-            with project.downloads.get(member, read=read) as download:
-                got = download.fetched
-                if expected not in (None, got.sha256):
-                    download.drop()
-                    read(-got.bytes)
-                    if again:
-                        continue
-                _as_listed(shard, member, got.bytes, got.sha256, expected)
+    got = _try(project, shard, member, target, expected, read)
+    if expected not in (None, got.sha256):
+        read(-got.bytes)
+        got = _try(project, shard, member, target, expected, read)
+        _as_listed(shard, member, got.bytes, got.sha256, expected)
+    verified = "sha256" if expected else "length" if got.length_known else "nothing"
+    return _Copy(
+        name=target.name,
+        source=shown(member.location),
+        bytes=got.bytes,
+        sha256=got.sha256,
+        verified=verified,
+        version=got.version,
+        transferred=got.transferred,
+        attempts=got.attempts,
+    )
+
+
+def _try(
+    project: Project, shard: Shard, member: Member, target: Path, expected: str | None, read: Read
+) -> Fetched:
+    """Fetch a member; it is put at `target` only if it has the expected hash, where there is one."""
+    try:
+        with project.downloads.get(member, read=read) as download:
+            if expected in (None, download.fetched.sha256):
                 download.take(target)
-        except SourceRefused as refusal:
-            raise Uncleared(ASSET, shard.key, gate="source_present", reason=str(refusal)) from None
-        verified = "sha256" if expected else "length" if got.length_known else "nothing"
-        source, counts = shown(member.location), (got.transferred, got.attempts)
-        return _Copy(target.name, source, got.bytes, got.sha256, verified, got.version, *counts)
-    raise AssertionError("the second try returns or raises")
+            else:
+                download.drop()
+            return download.fetched
+    except SourceRefused as refusal:
+        advice = access_advice(member.location) if member.location.startswith("hf://") else ""
+        reason = f"{refusal}; {advice}" if advice else str(refusal)
+        raise Uncleared(ASSET, shard.key, gate="source_present", reason=reason) from None
 
 
 def _expected_sha256(project: Project, shard: Shard, member: Member) -> str | None:

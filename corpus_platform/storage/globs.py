@@ -84,6 +84,8 @@ def _not_listed(error: OSError) -> None:
 
 def excluded(path: Path, base: Path, patterns: Sequence[str]) -> bool:
     """Tell whether a pattern matches the path, the path below the base, or any end of it."""
+    if not patterns:
+        return False
     ends = ["/".join(path.parts[i:]) for i in range(1, len(path.parts))]
     names = [str(path), os.path.relpath(path, base), *ends]
     return any(fnmatch.fnmatchcase(name, p) for p in patterns for name in names)
