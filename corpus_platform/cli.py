@@ -296,7 +296,9 @@ def fetch(
                 view.ended(outcome)
                 failed += [outcome] if outcome.report is None else []
     manifest = write_source_manifest(project)
-    say(console, f"{len(wanted) - len(failed)} shards fetched, {len(failed)} not")
+    left = f", {len(failed)} not" if failed else ""
+    whole = len(project.shards()) - len(wanted)
+    say(console, f"{len(wanted) - len(failed)} shards fetched{left}; {whole} were there before")
     say(console, f"{source_manifest_path(project)}: sha256 {manifest.sha256}")
     sys.exit(max((_code_of(outcome) for outcome in failed), default=0))
 

@@ -25,8 +25,8 @@ from corpus_platform.errors import Uncleared
 from corpus_platform.planner import INGEST, State, Survey, survey
 from corpus_platform.stages.dedup_verdicts import latest_path
 from corpus_platform.stages.project import Project
-from corpus_platform.stages.source_lock import lock_path
 from corpus_platform.stages.shuffled_bins import current_path
+from corpus_platform.stages.source_lock import lock_path
 from corpus_platform.storage.catalog import stamp
 from corpus_platform.storage.files import text_sha256
 

@@ -208,7 +208,7 @@ def _columns_of(objects: Iterable[Mapping[str, object]]) -> list[Column]:
     count = 0
     for value in objects:
         count += 1
-        seen.update(value)
+        seen.update(value.keys())
         for name, one in value.items():
             types.setdefault(name, set()).add(_json_type(one))
     return [Column(name, tuple(sorted(types[name])), seen[name], count) for name in seen]

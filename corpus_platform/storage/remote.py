@@ -1,23 +1,27 @@
 """Whatever is not on this machine, by its location: http, https, s3 and hf.
 
-One object serves a command or a run; its S3 client is made when it is first needed.
+One object serves a command or a run; its S3 client is made when it is first needed. The clients of
+HTTP and S3 are loaded then too: each takes a quarter of a second, and most corpora lie on a disk.
 """
 
 import functools
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any  # boto3's clients are made at run time and have no type
+from typing import TYPE_CHECKING, Any  # boto3's clients are made at run time and have no type
 from urllib.parse import urlsplit
 
 from corpus_platform.config import DownloadSettings, S3Settings, SourceSettings
 from corpus_platform.errors import SettingsError, StorageError
-from corpus_platform.storage import http, partial, s3
+from corpus_platform.storage import partial
 from corpus_platform.storage.globs import excluded, glob_expression, with_sidecars
 from corpus_platform.storage.hub import hub_token, resolve_url
 from corpus_platform.storage.listed import Listed
 from corpus_platform.storage.registry import Member
 from corpus_platform.storage.transfer import Fetched, Patience, Read, shown
+
+if TYPE_CHECKING:
+    from corpus_platform.storage.http import Answer
 
 __all__ = ["MAX_LISTING_BYTES", "MAX_SIDECAR_BYTES", "Connect", "Remote"]
 
@@ -39,7 +43,7 @@ class Remote:
         connect: Connect | None = None,
     ) -> None:
         self._download = download or DownloadSettings()
-        self._s3, self._connect = s3_settings or S3Settings(), connect or s3.connect
+        self._s3, self._connect = s3_settings or S3Settings(), connect
         self.sleep: Callable[[float], None] = time.sleep
 
     def _patience(self, location: str) -> Patience:
@@ -47,13 +51,17 @@ class Remote:
 
     @functools.cached_property
     def _client(self) -> Any:
-        return self._connect(self._s3, self._download)
+        from corpus_platform.storage import s3
+
+        return (self._connect or s3.connect)(self._s3, self._download)
 
     def get_file(self, member: Member, target: Path, *, read: Read) -> Fetched:
         """Fetch a member to a file, going on from where an earlier process ended.
 
         Raises SourceRefused where the source does not give it, StorageError where it cannot be had.
         """
+        from corpus_platform.storage import http, s3
+
         location = member.location
         if location.startswith("s3://"):
             return s3.get_file(
@@ -79,6 +87,8 @@ class Remote:
 
     def has_checkpoint(self, member: Member, target: Path) -> bool:
         """Tell whether a download of the member to this file was begun and can go on."""
+        from corpus_platform.storage import s3
+
         is_s3 = member.location.startswith("s3://")
         return s3.has_checkpoint(target) if is_s3 else partial.has_checkpoint(target)
 
@@ -86,6 +96,8 @@ class Remote:
         """Return a small file, of this machine too; raises StorageError when it is larger."""
         if "://" not in location:
             return _read_local(Path(location), max_bytes)
+        from corpus_platform.storage import http, s3
+
         if location.startswith("s3://"):
             return s3.get_bytes(
                 self._client, location, settings=self._download, max_bytes=max_bytes
@@ -93,14 +105,18 @@ class Remote:
         url, token = self._address(location)
         return http.get_bytes(url, settings=self._download, max_bytes=max_bytes, token=token).data
 
-    def get_hub(self, url: str) -> http.Answer:
+    def get_hub(self, url: str) -> "Answer":
         """Return an answer of the Hugging Face hub's API."""
+        from corpus_platform.storage import http
+
         return http.get_bytes(
             url, settings=self._download, max_bytes=_MAX_ANSWER_BYTES, token=hub_token()
         )
 
     def glob(self, source: SourceSettings) -> Iterator[Listed]:
         """Yield the objects that a source's glob over s3:// matches, in the order of their keys."""
+        from corpus_platform.storage import s3
+
         pattern = (source.glob or "").removeprefix("s3:/")
         bucket, prefix = _bucket_and_prefix(pattern)
         found = s3.list_objects(self._client, f"s3://{bucket}/{prefix}", settings=self._download)
