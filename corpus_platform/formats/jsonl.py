@@ -24,7 +24,6 @@ __all__ = ["MAX_DEPTH", "Line", "parse_object", "read_jsonl", "split_lines"]
 MAX_DEPTH = 200
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
-_CONTAINERS = frozenset({dict, list})
 _BOM = b"\xef\xbb\xbf"
 
 # Decimal keeps the digits that a float would round.
@@ -58,16 +57,15 @@ def read_jsonl(
         record = content.removesuffix(b"\r").removeprefix(_BOM)
         too_long = size > max_record_bytes
         if too_long or (record and not record.isspace()):
-            row, line, offset = cursor.row, cursor.line, cursor.offset
             found: dict[str, object] | Document | Reason
             found = "record_too_long" if too_long else parse_object(record)
             if isinstance(found, dict):
-                found = make_document(found, fields, shard=shard, row=row, line=line)
-            cursor.row += 1
+                found = make_document(found, fields, shard=shard, row=cursor.row, line=cursor.line)
             if isinstance(found, Document):
                 yield found
             else:
-                yield Rejected(row, line, offset, found, excerpt(record))
+                yield Rejected(cursor.row, cursor.line, cursor.offset, found, excerpt(record))
+            cursor.row += 1
         cursor.line += 1
         cursor.offset += size + ended
 
@@ -80,14 +78,16 @@ def split_lines(chunks: Iterable[bytes], *, max_bytes: int) -> Iterator[Line]:
     held: list[bytes] = []
     size = 0
     for chunk in chunks:
-        *endings, rest = chunk.split(b"\n")
-        for ending in endings:
-            held.append(ending)
-            size += len(ending)
+        first, *others = chunk.split(b"\n")
+        held.append(first)
+        size += len(first)
+        if others:
             yield Line(size, _content(held, size, max_bytes), ended=True)
-            held, size = [], 0
-        held.append(rest)
-        size += len(rest)
+            rest = others.pop()
+            for line in others:
+                content = line if len(line) <= max_bytes else line[:EXCERPT_BYTES]
+                yield Line(len(line), content, ended=True)
+            held, size = [rest], len(rest)
         if size > max_bytes:
             held = [_content(held, size, max_bytes)]
     if size:
@@ -121,14 +121,19 @@ def parse_object(record: bytes) -> dict[str, object] | Reason:
             return "nested_too_deep"
         except ValueError:
             return "invalid_json"
-    if not _is_flat(value) and _nested_deeper(value, MAX_DEPTH):
+    if _brackets(record) > MAX_DEPTH and _nested_deeper(value, MAX_DEPTH):
         return "nested_too_deep"
     return value if isinstance(value, dict) else "not_an_object"
 
 
+def _brackets(record: bytes) -> int:
+    """Return how many brackets open in a record, those in strings included."""
+    return record.count(b"[") + record.count(b"{")
+
+
 def _opens_deeper(record: bytes, levels: int) -> bool:
     """Tell whether more than so many brackets stand open at any place outside of strings."""
-    if record.count(b"[") + record.count(b"{") <= levels:
+    if _brackets(record) <= levels:
         return False
     brackets = np.frombuffer(_STRING.sub(b"", record).translate(None, _NO_BRACKETS), np.uint8)
     opening = (brackets == ord("[")) | (brackets == ord("{"))
@@ -157,10 +162,6 @@ def _number(digits: str) -> int | Decimal | None:
             return Decimal(digits)
         except InvalidOperation:
             return None
-
-
-def _is_flat(value: object) -> bool:
-    return isinstance(value, dict) and _CONTAINERS.isdisjoint(map(type, value.values()))
 
 
 def _nested_deeper(value: object, levels: int) -> bool:

@@ -35,7 +35,7 @@ Reason = Literal[
 ]
 
 
-@dataclass
+@dataclass(slots=True)
 class Cursor:
     """Where the next record of a shard stands; runs on over the members of a bundle."""
 
@@ -73,34 +73,39 @@ def make_document(
     What serves as id, url, text or lang leaves the record; all else is in `meta`, also a value
     under one of these names that is of a wrong type.
     """
-    text = values.get(fields.text)
+    name, others = fields.text, dict(values)
+    text = others.pop(name, None)
     if not isinstance(text, str):
-        if fields.text not in values:
+        if name not in values:
             return "text_missing"
         return "text_null" if text is None else "text_not_a_string"
     if not text:
         return "text_empty"
-    if not _visible(text):
+    if not ("!" <= text[0] <= "~" or _visible(text)):
         return "text_blank"
-    identity = _identity(values.get(fields.id))
-    url, lang = _string(values.get(fields.url)), _string(values.get(fields.lang))
-    others = dict(values)
-    del others[fields.text]
-    for name, taken in ((fields.id, identity), (fields.url, url), (fields.lang, lang)):
-        if taken is not None or others.get(name) in (None, ""):
-            others.pop(name, None)
-    return Document(row, line, identity or f"{shard}:{row}", url, text, lang, to_json(others))
+    identity = _identity(values, others, fields.id) or f"{shard}:{row}"
+    url, lang = _string(values, others, fields.url), _string(values, others, fields.lang)
+    return Document(row, line, identity, url, text, lang, to_json(others) if others else "{}")
 
 
-def _identity(value: object) -> str | None:
+def _identity(values: Mapping[str, object], others: dict[str, object], name: str) -> str | None:
+    value = values.get(name)
     if isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):
         number = to_json(value)
-        return None if number == "null" else number
-    return _string(value)
+        if number == "null":
+            return None
+        others.pop(name, None)
+        return number
+    return _string(values, others, name)
 
 
-def _string(value: object) -> str | None:
-    return value or None if isinstance(value, str) else None
+def _string(values: Mapping[str, object], others: dict[str, object], name: str) -> str | None:
+    """Return a string that is not empty, and take it from the others; so too what says nothing."""
+    value = values.get(name)
+    if value is None or isinstance(value, str):
+        others.pop(name, None)
+        return value or None
+    return None
 
 
 def excerpt(record: bytes) -> str:

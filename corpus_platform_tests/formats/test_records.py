@@ -90,20 +90,28 @@ def test_an_unusable_text_has_a_reason(values: dict[str, object], reason: str) -
     assert make(values) == reason
 
 
-def test_blank_texts_are_of_separators_controls_formats_and_default_ignorables() -> None:
-    ignorable = {0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x3164, 0xFFA0}
+def _invisible() -> frozenset[str]:
+    """Return the separators, controls, formats and default ignorables of Unicode 15.1."""
+    codes = {0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x3164, 0xFFA0, 0x2065}
     for first, last in ((0x180B, 0x180F), (0xFE00, 0xFE0F), (0xFFF0, 0xFFF8), (0xE0000, 0xE0FFF)):
-        ignorable.update(range(first, last + 1))
-    ignorable.add(0x2065)
-    formats_of_unicode_15 = set(range(0x13439, 0x13440))
+        codes.update(range(first, last + 1))
+    codes.update(range(0x13439, 0x13440))  # formats since Unicode 15
     for code in range(sys.maxunicode + 1):
-        category = unicodedata.category(chr(code))
-        if category in ("Cs", "Cn") and code not in ignorable:
-            continue
-        if code in formats_of_unicode_15:
-            continue
-        blank = category[0] == "Z" or category in ("Cc", "Cf") or code in ignorable
-        assert (make({"text": chr(code)}) == "text_blank") == blank, hex(code)
+        if unicodedata.category(chr(code)) in ("Zs", "Zl", "Zp", "Cc", "Cf"):
+            codes.add(code)
+    return frozenset(map(chr, codes))
+
+
+INVISIBLE = _invisible()
+
+
+def test_blank_texts_are_of_separators_controls_formats_and_default_ignorables() -> None:
+    unknown = ("Cs", "Cn")  # surrogates are no text, and others may get a meaning
+    for code in range(sys.maxunicode + 1):
+        character = chr(code)
+        if character in INVISIBLE or unicodedata.category(character) not in unknown:
+            blank = make({"text": character}) == "text_blank"
+            assert blank == (character in INVISIBLE), hex(code)
 
 
 def test_numbers_keep_their_digits_and_infinities_become_null() -> None:
