@@ -239,7 +239,10 @@ def _other_version(source: Source, version: str, etag: str | None) -> SourceRefu
 def _page(client: Any, bucket: str, prefix: str, place: dict[str, str]) -> dict[str, Any]:
     """Return a page of a listing; boto3 asks for encoded keys and decodes them."""
     named = where(bucket, prefix)
-    return call(client.list_objects_v2, named, Bucket=bucket, Prefix=prefix, **place)
+    page = call(client.list_objects_v2, named, Bucket=bucket, Prefix=prefix, **place)
+    if "IsTruncated" not in page:  # any XML is taken for an empty page
+        raise SourceRefused(f"{named}: the answer is no listing; is s3.endpoint_url an S3 server?")
+    return page
 
 
 def _read_whole(answer: Answer) -> bytes:

@@ -1,5 +1,6 @@
 """Listing and fetching from a real S3 server; keys that it does not allow, from a stand-in."""
 
+import functools
 import hashlib
 import random
 from concurrent.futures import ThreadPoolExecutor
@@ -29,8 +30,11 @@ MIB = 1 << 20
 SETTINGS = DownloadSettings(part_bytes=MIB // 2, connections=4)
 
 
-def connect(url: str) -> Any:
+def new_client(url: str) -> Any:
     return s3.connect(S3Settings(endpoint_url=url), SETTINGS)
+
+
+connect = functools.cache(new_client)  # making one takes a quarter of a second
 
 
 def no_matter(count: int) -> None:
@@ -149,6 +153,13 @@ def test_a_listing_that_does_not_say_where_it_goes_on_is_an_error(token: str) ->
             list(s3.list_objects(connect(stub.url), f"s3://{BUCKET}/", settings=SETTINGS))
 
 
+def test_a_page_of_a_web_server_is_not_taken_for_an_empty_listing() -> None:
+    with S3Stub() as stub:
+        stub.before = lambda n, request: Reply(200, {}, b"<html><body>Welcome</body></html>")
+        with pytest.raises(SourceRefused, match=r"is s3\.endpoint_url an S3 server"):
+            list(s3.list_objects(connect(stub.url), f"s3://{BUCKET}/", settings=SETTINGS))
+
+
 # Fetching
 
 
@@ -167,7 +178,7 @@ def test_a_wrong_secret_is_refused_with_what_to_set(
     put(weed, "signed", b"x")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "not-the-secret-either")
     with pytest.raises(SourceRefused) as refused:
-        fetch(weed.url, tmp_path / "x", key="signed")
+        fetch(weed.url, tmp_path / "x", key="signed", client=new_client(weed.url))
     words = str(refused.value)
     assert words.startswith("s3://crawls/signed: SignatureDoesNotMatch (HTTP 403); ")
     assert "AWS_SECRET_ACCESS_KEY" in words
@@ -176,12 +187,10 @@ def test_a_wrong_secret_is_refused_with_what_to_set(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_unknown_key_is_refused(
-    weed: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unknown_key_is_refused(weed: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "nobody")
     with pytest.raises(SourceRefused, match=r"InvalidAccessKeyId \(HTTP 403\).*AWS_ACCESS_KEY_ID"):
-        list(s3.list_objects(connect(weed.url), f"s3://{BUCKET}/", settings=SETTINGS))
+        list(s3.list_objects(new_client(weed.url), f"s3://{BUCKET}/", settings=SETTINGS))
 
 
 def test_what_is_not_there_is_refused_by_name(weed: S3Server, tmp_path: Path) -> None:

@@ -161,6 +161,21 @@ def piece(number: int, data: bytes) -> Reply | None:
     return Reply(206, {"ETag": '"v"', "Content-Range": place}, _PIECES[number])
 
 
+def test_a_slow_disk_holds_back_the_network(loss: Loss, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process killed then has no more to fetch again than twice as many parts as connections."""
+    keep, begun = parts.PartsFile.keep, []
+
+    def slow(file: parts.PartsFile, finished: list[parts.Part]) -> None:
+        time.sleep(0.3)
+        begun.append(len(loss.stub.requests) - file.kept // 1024)
+        keep(file, finished)
+
+    loss.stub.objects[KEY] = data = random.Random(6).randbytes(30 * 1024)
+    monkeypatch.setattr(parts.PartsFile, "keep", slow)
+    assert loss.fetch().sha256 == sha(data)
+    assert max(begun) == 2 * SETTINGS.connections
+
+
 # Versions
 
 
@@ -223,6 +238,16 @@ def test_parts_of_a_version_that_is_no_longer_listed_are_dropped(loss: Loss) -> 
     loss.stub.before, loss.told = lambda n, request: None, 0
     loss.stub.objects[KEY] = OTHER
     fetched = loss.fetch(version=loss.stub.etag(KEY))
+    assert (fetched.sha256, fetched.transferred, loss.told) == (sha(OTHER), 5000, 5000)
+
+
+def test_an_object_replaced_between_two_runs_is_fetched_anew(loss: Loss) -> None:
+    loss.stub.before = lambda n, request: refusal(403, "AccessDenied") if n == 4 else None
+    with pytest.raises(SourceRefused):
+        loss.fetch()
+    loss.stub.before, loss.told = lambda n, request: None, 0
+    loss.stub.objects[KEY] = OTHER
+    fetched = loss.fetch()
     assert (fetched.sha256, fetched.transferred, loss.told) == (sha(OTHER), 5000, 5000)
 
 
