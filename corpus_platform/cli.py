@@ -238,7 +238,7 @@ def _listed(project: Project) -> list[Shard]:
 
 @main.command()
 @config_option
-@click.argument("shards", nargs=-1, metavar="[SHARD]...")
+@click.argument("shard", nargs=-1)
 @click.option(
     "--resume-only",
     is_flag=True,
@@ -261,7 +261,7 @@ def _listed(project: Project) -> list[Shard]:
 )
 def fetch(
     config_file: Path,
-    shards: tuple[str, ...],
+    shard: tuple[str, ...],
     cache_dir: Path | None,
     jobs: int | None,
     limit: int | None,
@@ -280,7 +280,7 @@ def fetch(
         changed = effective.download.model_copy(update=chosen)
         effective = effective.model_copy(update={"download": changed})
     project, console = open_project(effective), standard_output()
-    wanted = shards_to_fetch(project, shards, limit)
+    wanted = shards_to_fetch(project, shard, limit)
     write_source_manifest(project)
     failed: list[Outcome] = []
     with FetchView(console, wanted) as view:
