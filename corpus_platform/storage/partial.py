@@ -152,7 +152,6 @@ class Partial:
     def publish(self) -> str:
         """Give the file its name, whole and flushed; return its sha256."""
         with self._named_faults():
-            os.ftruncate(self._data, self.held)
             os.fsync(self._data)
             os.replace(_data(self._target), self._target)
             self._close_marks()

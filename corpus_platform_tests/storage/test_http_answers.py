@@ -64,6 +64,14 @@ def test_dl_04_a_part_longer_than_the_file_is_fetched_anew(
     assert (got.sha256, got.bytes, got.transferred) == (OBJECT_SHA256, 1000, 1000)
 
 
+def test_a_part_as_long_as_another_version_is_fetched_anew(tmp_path: Path) -> None:
+    leave(tmp_path / "o", 1000, chunked=True)
+    changed = Twist(416, {"Content-Range": "bytes */1000", "ETag": '"v2"'}, body=b"")
+    with HttpServer({"/o": V2}, changed) as server:
+        adopt(tmp_path / "o", server)
+        assert fetch(server, tmp_path / "o").sha256 == OTHER_SHA256
+
+
 @pytest.mark.parametrize("ignore_if_range", [False, True])
 def test_dl_05_a_file_that_changed_is_fetched_anew(tmp_path: Path, ignore_if_range: bool) -> None:
     leave(tmp_path / "o", 300)
@@ -177,7 +185,7 @@ def test_a_part_that_is_not_the_rest_is_not_taken(
 ) -> None:
     with HttpServer({"/o": V1}, Twist(cut=300), Twist(headers=headers)) as server:
         got = fetch(server, tmp_path / "o")
-    assert (got.sha256, got.attempts) == (OBJECT_SHA256, 3)
+    assert (got.sha256, got.attempts, got.transferred) == (OBJECT_SHA256, 3, 1300)
     assert "range" not in server.requests[2].headers
 
 

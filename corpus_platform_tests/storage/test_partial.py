@@ -181,6 +181,13 @@ def test_garbage_of_somebody_else_is_replaced(tmp_path: Path) -> None:
     assert taken_over(tmp_path / "o") == 0
 
 
+def test_a_version_that_begins_has_no_checkpoint_of_the_one_before(target: Path) -> None:
+    with Partial(target, URL, read=lambda count: None) as found:
+        found.begin(Version('"v2"'), 1_000_000)
+        found.append(DATA[:1000])
+        assert not meta_of(target).exists()
+
+
 def test_marks_of_the_version_before_do_not_count_for_the_next(target: Path) -> None:
     with Partial(target, URL, read=lambda count: None) as found:
         found.begin(Version('"v2"'), 1_000_000)

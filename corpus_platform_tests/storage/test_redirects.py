@@ -19,6 +19,7 @@ from corpus_platform_tests.storage.fetching import (
     Heard,
     failed,
     fetch,
+    leave,
     refused,
 )
 
@@ -125,6 +126,14 @@ def test_a_url_that_cannot_be_asked_for_is_refused(tmp_path: Path, url: str, why
         get_file(url, tmp_path / "o", settings=SETTINGS, read=Heard())
     assert "hunter2" not in str(caught.value)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_url_that_cannot_be_asked_for_is_refused_beside_an_old_checkpoint_too(
+    tmp_path: Path,
+) -> None:
+    leave(tmp_path / "o", 300)
+    with pytest.raises(SourceRefused, match="not a URL"):
+        get_file("http://[::1/o", tmp_path / "o", settings=SETTINGS, read=Heard())
 
 
 def test_secrets_are_in_no_message_and_in_no_file(
