@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 from corpus_platform.config import Fields
 from corpus_platform.document import Document, Rejected
 from corpus_platform.errors import DamagedShard
-from corpus_platform.formats.parquet_pages import pages
+from corpus_platform.formats.parquet_headers import RowGroup, pages, row_groups
 from corpus_platform.formats.records import Cursor, Reason, excerpt, make_document, to_json
 
-__all__ = ["OpenParquet", "open_parquet", "read_row_group", "stored_size"]
+__all__ = ["OpenParquet", "open_parquet", "read_row_group"]
 
 _BATCH_ROWS = 64  # 1000 are no faster
 _BATCH_BYTES = 32 << 20  # of a batch, as far as its rows are alike
@@ -26,15 +26,17 @@ _BUFFER_BYTES = 1 << 20
 
 
 class OpenParquet(NamedTuple):
-    """A file that has the text column."""
+    """A file that has the text column; what its footer says is in `groups`."""
 
     stored: BinaryIO
     parquet: pq.ParquetFile
+    groups: list[RowGroup]
 
 
 def open_parquet(file: BinaryIO, fields: Fields, *, shard: str) -> OpenParquet:
     """Open a Parquet file and make sure that it has the text column."""
     try:
+        groups = row_groups(file)
         parquet = pq.ParquetFile(
             file,
             buffer_size=_BUFFER_BYTES,
@@ -42,7 +44,7 @@ def open_parquet(file: BinaryIO, fields: Fields, *, shard: str) -> OpenParquet:
             page_checksum_verification=True,
         )
         schema = parquet.schema_arrow
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, ValueError) as error:
         size = file.seek(0, os.SEEK_END)
         reason = f"no readable Parquet footer before its end at byte {size}: {error}"
         raise DamagedShard(shard, reason=reason, offset=size) from error
@@ -58,7 +60,7 @@ def open_parquet(file: BinaryIO, fields: Fields, *, shard: str) -> OpenParquet:
     if not _is_text(column.type):
         reason = f"column {fields.text!r} must be a string column for the text, it is {column.type}"
         raise DamagedShard(shard, reason=reason)
-    return OpenParquet(file, parquet)
+    return OpenParquet(file, parquet, groups)
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -84,18 +86,18 @@ def read_row_group(
     begins, and raises where that is too much. Raises DamagedShard when the group is corrupt or a
     page is larger than `max_page_bytes`.
     """
-    about = file.parquet.metadata.row_group(group)
-    where, offset, read = f"row group {group}", _position(about), 0
+    about = file.groups[group]
+    where, offset, read = f"row group {group}", about.start, 0
     try:
-        plan = _plan(file.stored, about, max_page_bytes)
-        admit(plan.plain, plan.stored, where, offset)
+        plan = _plan(file, about, max_page_bytes)
+        admit(plan.plain, about.stored, where, offset)
         batches = file.parquet.iter_batches(plan.rows, row_groups=[group], use_threads=False)
         swollen = 0  # a dictionary page stands for as much as there are rows
         for batch in batches:
             read += batch.num_rows
             columns = _columns(batch)
             swollen += columns.nbytes
-            admit(max(swollen, plan.plain), plan.stored, where, offset)
+            admit(max(swollen, plan.plain), about.stored, where, offset)
             for values in _rows(columns):
                 yield _record(values, fields, cursor, shard, max_record_bytes)
                 cursor.row += 1
@@ -103,8 +105,8 @@ def read_row_group(
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
         reason = f"{where} cannot be read: {error}; get the file again"
         raise DamagedShard(shard, reason=reason, offset=offset) from error
-    if read != about.num_rows:
-        reason = f"{where} has {read} rows, its footer says {about.num_rows}"
+    if read != about.rows:
+        reason = f"{where} has {read} rows, its footer says {about.rows}"
         raise DamagedShard(shard, reason=reason, offset=offset)
 
 
@@ -112,35 +114,24 @@ class _Plan(NamedTuple):
     """How a row group is read: its bytes, and so many rows at a time."""
 
     plain: int
-    stored: int
     rows: int
 
 
-def _plan(file: BinaryIO, group: pq.RowGroupMetaData, max_page_bytes: int) -> _Plan:
+def _plan(file: OpenParquet, group: RowGroup, max_page_bytes: int) -> _Plan:
     """Return what the headers of the pages say; raises ValueError for one beyond the limit."""
     plain, longest = 0, 1
-    columns = [group.column(i) for i in range(group.num_columns)]
-    for column in columns:
-        for page in pages(file, column):
+    for number, chunk in enumerate(group.chunks if group.rows else ()):  # else it has no pages
+        for page in pages(file.stored, chunk):
             if page.plain > max_page_bytes:
+                name = file.parquet.schema.column(number).path
                 raise ValueError(
-                    f"column {column.path_in_schema!r} has a page of {page.plain} bytes, the limit"
-                    f" is `read.max_window_bytes` = {max_page_bytes}; raise it to read the shard"
+                    f"column {name!r} has a page of {page.plain} bytes, the limit is"
+                    f" `read.max_window_bytes` = {max_page_bytes}; raise it to read the shard"
                 )
             plain += page.plain
             longest = max(longest, page.plain if page.is_dictionary else page.plain // page.values)
     rows = max(1, min(_BATCH_ROWS, _BATCH_BYTES // longest))
-    return _Plan(max(plain, group.total_byte_size), stored_size(group), rows)
-
-
-def stored_size(group: pq.RowGroupMetaData) -> int:
-    """Return how many bytes of the file the row group takes."""
-    return sum(group.column(i).total_compressed_size for i in range(group.num_columns))
-
-
-def _position(group: pq.RowGroupMetaData) -> int:
-    columns = [group.column(i) for i in range(group.num_columns)]
-    return min(column.dictionary_page_offset or column.data_page_offset for column in columns)
+    return _Plan(max(plain, group.plain), rows)
 
 
 def _columns(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -16,7 +16,7 @@ from corpus_platform.errors import DamagedShard
 from corpus_platform.formats.compression import Kind, decompress, sniff
 from corpus_platform.formats.jsonl import read_jsonl
 from corpus_platform.formats.limits import refuse_bomb
-from corpus_platform.formats.parquet import open_parquet, read_row_group, stored_size
+from corpus_platform.formats.parquet import open_parquet, read_row_group
 from corpus_platform.formats.records import Cursor
 from corpus_platform.formats.warc import read_warc
 
@@ -109,7 +109,7 @@ class ShardRecords:
 
     def _parquet(self, file: BinaryIO, cursor: Cursor) -> Iterator[Document | Rejected]:
         opened = open_parquet(file, self._fields, shard=self._shard)
-        for group in range(opened.parquet.num_row_groups):
+        for group, about in enumerate(opened.groups):
             yield from read_row_group(
                 opened,
                 group,
@@ -120,9 +120,8 @@ class ShardRecords:
                 max_page_bytes=self._limits.max_window_bytes,
                 admit=self._refuse_bomb,
             )
-            about = opened.parquet.metadata.row_group(group)
-            self.decompressed_bytes += about.total_byte_size
-            self.stored_bytes_read += stored_size(about)
+            self.decompressed_bytes += about.plain
+            self.stored_bytes_read += about.stored
 
     def _counted(self, file: BinaryIO, cursor: Cursor) -> Iterator[bytes]:
         before, window = self.stored_bytes_read, self._limits.max_window_bytes

@@ -24,7 +24,7 @@ def stored(table: pa.Table, **options: object) -> bytes:
 
 def _records(content: bytes, fields: Fields, limit: int) -> Iterator[Document | Rejected]:
     file, cursor = open_parquet(io.BytesIO(content), fields, shard="c/s"), Cursor()
-    for group in range(file.parquet.num_row_groups):
+    for group in range(len(file.groups)):
         yield from read_row_group(
             file,
             group,
