@@ -7,8 +7,9 @@ over a network is for `storage`, reading records is the next stage's business.
 """
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Literal
 
@@ -19,13 +20,21 @@ from corpus_platform.storage.artifacts import Artifact
 from corpus_platform.storage.catalog import stamp
 from corpus_platform.storage.files import copy_hashed, file_sha256, safe_name
 from corpus_platform.storage.hub import access_advice
-from corpus_platform.storage.manifest import Json, Manifest
+from corpus_platform.storage.manifest import MANIFEST_NAME, Json, Manifest
 from corpus_platform.storage.registry import Member, Shard
 from corpus_platform.storage.remote import MAX_SIDECAR_BYTES
 from corpus_platform.storage.sidecars import parse_sidecar
 from corpus_platform.storage.transfer import Fetched, Read, shown
 
-__all__ = ["STAGE", "VERIFIED", "accept_source", "fetch_shard", "member_names", "not_begun"]
+__all__ = [
+    "STAGE",
+    "VERIFIED",
+    "accept_source",
+    "fetch_shard",
+    "legible",
+    "member_names",
+    "not_begun",
+]
 
 ASSET = "raw_shards"
 # By what a file is known to be whole and right, the weakest first.
@@ -52,7 +61,8 @@ class _Copy:
 @lru_cache(maxsize=1 << 16)
 def _file_name(location: str) -> str:
     # The query of a URL is no part of its name, and a path may have a question mark in its name.
-    return safe_name(Path(shown(location)).name)
+    name = safe_name(Path(shown(location)).name)
+    return f"%{ord(name[0]):02X}{name[1:]}" if name == MANIFEST_NAME else name
 
 
 def member_names(shard: Shard) -> list[str]:
@@ -108,13 +118,19 @@ def _bring(
         done += count
         progress(done, total)
 
+    accepted = project.last_generation(ASSET, shard.key) if recorded is None else None
+    outdated = frozenset(accepted.hashes().values() if accepted else ())
     with making.draft() as draft:
         names = member_names(shard)
         for member, name in zip(shard.members, names, strict=True):
-            bring = _copied if member.path is not None else _downloaded
-            copies.append(bring(project, shard, member, draft / name, read))
+            if member.path is not None:
+                copies.append(_copied(project, shard, member, draft / name, read))
+            else:
+                copies.append(
+                    _downloaded(project, shard, member, draft / name, read, outdated=outdated)
+                )
         found = {copy.name: copy.sha256 for copy in copies}
-        _agree(project, shard.key, found, recorded.manifest if recorded else None)
+        _agree_or_drop(project, shard, found, recorded.manifest if recorded else None)
         members = [{"name": c.name, "bytes": c.bytes, "sha256": c.sha256} for c in copies]
         ledger = {
             "members": members,
@@ -123,7 +139,11 @@ def _bring(
             "_verified": dict(Counter(copy.verified for copy in copies)),
         }
         where = {"source": [_told(copy) for copy in copies]}
-        return making.publish(draft, list(map(Product, names)), ledger=ledger, measured=where)
+        report = making.publish(draft, list(map(Product, names)), ledger=ledger, measured=where)
+    for member in shard.members:
+        if member.path is None:
+            project.downloads.settle(member)
+    return report
 
 
 def _told(copy: _Copy) -> dict[str, object]:
@@ -143,16 +163,31 @@ def _copied(project: Project, shard: Shard, member: Member, target: Path, read: 
     project.hashes.note(path, before, sha256)
     expected = _expected_sha256(project, shard, member)
     _as_listed(shard, member, size, sha256, expected)
-    return _Copy(target.name, str(path), size, sha256, "sha256" if expected else "length")
+    verified = "sha256" if expected else "length"
+    return _Copy(target.name, legible(str(path)), size, sha256, verified)
 
 
-def _downloaded(project: Project, shard: Shard, member: Member, target: Path, read: Read) -> _Copy:
+def legible(text: str) -> str:
+    """Return a text with escapes for the bytes of a file's name that are not UTF-8."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _downloaded(
+    project: Project,
+    shard: Shard,
+    member: Member,
+    target: Path,
+    read: Read,
+    *,
+    outdated: Collection[str],
+) -> _Copy:
     """Bring a member from another machine; wrong bytes are fetched a second time, whole."""
     expected = _expected_sha256(project, shard, member)
-    got = _try(project, shard, member, target, expected, read)
+    fetch = partial(_try, project, shard, member, target, expected, read, outdated)
+    got = fetch()
     if expected not in (None, got.sha256):
         read(-got.bytes)
-        got = _try(project, shard, member, target, expected, read)
+        got = fetch()
         _as_listed(shard, member, got.bytes, got.sha256, expected)
     verified = "sha256" if expected else "length" if got.length_known else "nothing"
     return _Copy(
@@ -168,11 +203,17 @@ def _downloaded(project: Project, shard: Shard, member: Member, target: Path, re
 
 
 def _try(
-    project: Project, shard: Shard, member: Member, target: Path, expected: str | None, read: Read
+    project: Project,
+    shard: Shard,
+    member: Member,
+    target: Path,
+    expected: str | None,
+    read: Read,
+    outdated: Collection[str],
 ) -> Fetched:
     """Fetch a member; it is put at `target` only if it has the expected hash, where there is one."""
     try:
-        with project.downloads.get(member, read=read) as download:
+        with project.downloads.get(member, read=read, outdated=outdated) as download:
             if expected in (None, download.fetched.sha256):
                 download.take(target)
             else:
@@ -232,6 +273,19 @@ def _source_bytes(shard: Shard) -> int | None:
     return sum(known) if len(known) == len(sizes) else None
 
 
+def _agree_or_drop(
+    project: Project, shard: Shard, found: dict[str, str], recorded: Manifest | None
+) -> None:
+    """Do as `_agree`; what was downloaded and is refused is dropped: the source may be restored."""
+    try:
+        _agree(project, shard.key, found, recorded)
+    except Uncleared:
+        for member in shard.members:
+            if member.path is None:
+                project.downloads.drop(member)
+        raise
+
+
 def _agree(project: Project, key: str, found: dict[str, str], recorded: Manifest | None) -> None:
     """Raise Uncleared when the source's bytes are not those recorded, or locked."""
     known = {o.name: o.sha256 for o in recorded.outputs} if recorded else {}
@@ -258,7 +312,11 @@ def _source_unchanged(project: Project, key: str | None, artifact: Artifact) -> 
         if sha256 is not None:
             found[name] = sha256
         elif member.changed is not None and member.path is None:
-            _refuse_change(shard, member, name)
+            what = f"version {member.changed}, recorded is {member.version}"
+            _refuse_change(shard, name, what)
+        elif member.bytes not in (None, artifact.sizes().get(name)) and member.path is None:
+            what = f"{member.bytes} bytes, recorded are {artifact.sizes().get(name)}"
+            _refuse_change(shard, name, what)
     stored = artifact.hashes()
     if found and any(stored.get(n) != h for n, h in found.items()):
         _agree(project, shard.key, found, artifact.manifest)
@@ -270,10 +328,10 @@ def _sha256_now(project: Project, member: Member) -> str | None:
     return member.sha256 if member.path is None else project.hashes.sha256(member.path)
 
 
-def _refuse_change(shard: Shard, member: Member, name: str) -> None:
+def _refuse_change(shard: Shard, name: str, what: str) -> None:
     reason = (
-        f"{name}: the source lists version {member.changed}, recorded is {member.version}; restore"
-        f" the source, or take its bytes with: corpus lock --accept {shard.key}"
+        f"{name}: the source lists {what}; restore the source, or take its bytes with: corpus lock"
+        f" --accept {shard.key}"
     )
     raise Uncleared(ASSET, shard.key, gate="source_unchanged", reason=reason)
 

@@ -83,12 +83,15 @@ def _joined(files: Iterable[Listed], bundle_bytes: int) -> Iterator[list[Listed]
 
 
 def _bundle(files: list[Listed], fields: Fields) -> Shard:
-    """Make a bundle, named by its first file and how many more there are; one file is none."""
+    """Make a bundle, named by its first file and how many more there are; one file is none.
+
+    `%+` is in no key of a file, whatever its name: there, hexadecimal digits follow a %.
+    """
     first = files[0]
     if len(files) == 1:
         return Shard(first.key, (first.member,), fields)
     members = tuple(replace(file.member, name=_name(file)) for file in files)
-    return Shard(f"{first.key}+{len(files) - 1}", members, fields)
+    return Shard(f"{first.key}%+{len(files) - 1}", members, fields)
 
 
 def _name(file: Listed) -> str:

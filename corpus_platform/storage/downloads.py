@@ -1,14 +1,16 @@
 """The folder that downloads land in: unfinished ones to go on with, and whole ones to be taken.
 
-A whole file has a record beside it, `NAME.json`, with its source and hash; what does not fit its
-record is fetched again. By default a file leaves the folder when it is taken; a cache keeps it, so
-that a machine that starts with an empty disk and this folder fetches nothing twice.
+A whole file `NAME.file` has a record beside it, `NAME.file.json`, with its source and hash; what does
+not fit its record is fetched again. By default a file leaves the folder once its shard is stored; a
+cache keeps it, so that a machine that starts with an empty disk and this folder fetches nothing
+twice.
 """
 
 import contextlib
 import json
+import os
 import shutil
-from collections.abc import Generator
+from collections.abc import Collection, Generator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -48,20 +50,21 @@ class Download:
     cached: bool
 
     def take(self, target: Path) -> None:
-        """Put the file at `target`, on the same disk without a copy; a cache keeps its own.
+        """Put the file at `target`, without a copy of its bytes; it stays here until it is settled.
 
         It is copied, not linked, out of a cache: who writes into the one would change the other.
         """
         if self.cached:
             shutil.copyfile(self.path, target)
-        else:
+            return
+        try:
+            os.link(self.path, target)
+        except OSError:  # a file system without links, or another disk
             shutil.move(self.path, target)
-            self.drop()
 
     def drop(self) -> None:
-        """Remove the file and its record: it is of no use, or taken."""
-        _record_path(self.path).unlink(missing_ok=True)
-        self.path.unlink(missing_ok=True)
+        """Remove the file and its record: it is of no use."""
+        _drop(self.path)
 
 
 class Downloads:
@@ -73,17 +76,28 @@ class Downloads:
     def begun(self, member: Member) -> bool:
         """Tell whether something of a member is here: a whole file, or one that can go on."""
         path = self._path(member)
-        return _record_path(path).exists() or self._remote.has_checkpoint(member, path)
+        return _recorded(path, member) is not None or self._remote.has_checkpoint(member, path)
+
+    def settle(self, member: Member) -> None:
+        """Let go of a member's file, of which the store has a copy now; a cache keeps it."""
+        if not self._keep:
+            self.drop(member)
+
+    def drop(self, member: Member) -> None:
+        """Remove a member's whole file, so that the next `get` asks the source; of a cache too."""
+        _drop(self._path(member))
 
     @contextlib.contextmanager
-    def get(self, member: Member, *, read: Read) -> Generator[Download]:
+    def get(
+        self, member: Member, *, read: Read, outdated: Collection[str] = ()
+    ) -> Generator[Download]:
         """Give a member's file, whole; no other process fetches it while the block runs.
 
-        Raises SourceRefused where the source does not give it, StorageError where it cannot be had.
+        A file that is here with an `outdated` sha256 does not count as the member's. Raises SourceRefused where the source does not give it, StorageError where it cannot be had.
         """
         path = self._path(member)
         with lease.hold(self._folder / "leases" / path.name):
-            fetched = self._whole(path, member, read)
+            fetched = self._whole(path, member, read, outdated)
             if fetched is None:
                 try:
                     fetched = self._remote.get_file(member, path, read=read)
@@ -93,14 +107,15 @@ class Downloads:
             yield Download(path, fetched, self._keep)
 
     def _path(self, member: Member) -> Path:
-        return self._folder / safe_name(shown(member.location))
+        # `.file`: no URL, whatever it ends in, has the name of another one's record or checkpoint.
+        return self._folder / f"{safe_name(shown(member.location))}.file"
 
-    def _whole(self, path: Path, member: Member, read: Read) -> Fetched | None:
+    def _whole(
+        self, path: Path, member: Member, read: Read, outdated: Collection[str]
+    ) -> Fetched | None:
         """Return what is recorded of a whole file that is here and still the one listed."""
-        record = _read_record(_record_path(path))
-        if record is None or not path.is_file() or not _fits(record, member):
-            return None
-        if path.stat().st_size != record.bytes or file_sha256(path) != record.sha256:
+        record = _recorded(path, member)
+        if record is None or record.sha256 in outdated or file_sha256(path) != record.sha256:
             return None
         read(record.bytes)
         known = record.length_known
@@ -121,6 +136,19 @@ class Downloads:
 
 def _record_path(path: Path) -> Path:
     return path.with_name(f"{path.name}.json")
+
+
+def _drop(path: Path) -> None:
+    _record_path(path).unlink(missing_ok=True)
+    path.unlink(missing_ok=True)
+
+
+def _recorded(path: Path, member: Member) -> _Record | None:
+    """Return the record of a file that is here, of its size, and of what is listed of the member."""
+    record = _read_record(_record_path(path))
+    if record is None or not path.is_file() or not _fits(record, member):
+        return None
+    return record if path.stat().st_size == record.bytes else None
 
 
 def _read_record(path: Path) -> _Record | None:

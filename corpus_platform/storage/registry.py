@@ -120,6 +120,8 @@ class Registry:
         taken = {file for shard in shards.values() for file in shard.files}
         for shard in found:
             old = shards.get(shard.key)
+            if old is not None and _names(old) != _names(shard):
+                continue  # another process has bundled other files under that name meanwhile
             if old is not None:
                 members = tuple(map(_relisted, old.members, shard.members))
                 shards[shard.key] = replace(old, members=members, fields=shard.fields)
@@ -198,6 +200,10 @@ def key_order(key: str) -> tuple[str, str]:
     """Return what shard keys are sorted by: the crawl, then the name."""
     crawl, _, name = key.partition("/")
     return crawl, name
+
+
+def _names(shard: Shard) -> list[str | None]:
+    return [member.name for member in shard.members]
 
 
 def _relisted(old: Member, new: Member) -> Member:

@@ -62,11 +62,14 @@ def discover(
     """
     registered, remote = registered or {}, remote or Remote()
     bundled, found = bundled_files(registered), dict[str, Shard]()
+    claimed: dict[str, str] = {}
     for source in sources:
         files = sorted(_files(source, base, remote), key=lambda f: key_order(f.key))
         files = files[: source.limit]
         if not files:
             _log.warning("sources: %s lists no file", _name(source, base))
+        for file in files:
+            _claim(claimed, file)
         shards = to_shards(
             files,
             bundle_bytes=source.bundle_bytes,
@@ -74,23 +77,18 @@ def discover(
             registered=registered,
             bundled=bundled,
         )
-        for shard in shards:
-            _add(found, shard)
+        found.update((shard.key, shard) for shard in shards)
     return [found[key] for key in sorted(found, key=key_order)]
 
 
-def _add(found: dict[str, Shard], shard: Shard) -> None:
-    other = found.get(shard.key)
-    if other is not None and _locations(other) != _locations(shard):
+def _claim(claimed: dict[str, str], file: Listed) -> None:
+    """Note where the file of a key lies; raises SettingsError where another has that key."""
+    key, where = file.key, shown(file.member.location)
+    if (other := claimed.setdefault(key, where)) != where:
         raise SettingsError(
-            f"sources: {_locations(shard)[0]} and {_locations(other)[0]} are both shard"
-            f" {shard.key!r}; exclude one of them or give them different crawls"
+            f"sources: {where} and {other} are both shard {key!r}; exclude one of them or give them"
+            " different crawls"
         )
-    found[shard.key] = shard
-
-
-def _locations(shard: Shard) -> list[str]:
-    return [shown(member.location) for member in shard.members]
 
 
 def _name(source: SourceSettings, base: Path) -> str:
