@@ -104,6 +104,11 @@ class PartsFile:
         """Bytes of the listed parts."""
         return sum(part.bytes for part in self._parts.values())
 
+    @property
+    def occupied(self) -> int:
+        """Bytes of the disk that the file takes already."""
+        return os.fstat(self._descriptor).st_blocks * 512
+
     def missing(self, part_bytes: int) -> list[tuple[int, int]]:
         """Return the gaps between the parts, cut to pieces."""
         return gaps(self._parts.values(), self.origin.bytes, part_bytes)

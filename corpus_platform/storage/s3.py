@@ -6,6 +6,7 @@ taken for a hash of the bytes: it is none for objects that were uploaded in part
 with keys of KMS or the customer. Keys are any text; none becomes a path here.
 """
 
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -181,6 +182,7 @@ class _Download:
         file, first = self._open(version, expect)
         with file:
             origin = file.origin
+            self._check_room(file)
             self._tally.kept(file.kept)
             fetch_missing(
                 file,
@@ -215,6 +217,16 @@ class _Download:
             return self._turns.until_answered(partial(ask, self._settings.part_bytes))
         except OutOfRange:
             return self._turns.until_answered(partial(ask, None))  # there are no bytes
+
+    def _check_room(self, file: PartsFile) -> None:
+        """Refuse what the disk cannot hold before it is fetched; disks that tell nothing are left."""
+        disk = shutil.disk_usage(self._target.parent)
+        missing = file.origin.bytes - file.occupied
+        if disk.total and missing > disk.free:
+            raise StorageError(
+                f"{self._target}: {missing} more bytes of {self._source.where} are to come,"
+                f" {disk.free} are free on this disk; make room and run again"
+            )
 
     def _check_length(self, first: Answer, expect: int | None) -> None:
         if expect not in (None, first.total):

@@ -5,6 +5,7 @@ An answer is checked to be the range and the version that was asked for: some se
 """
 
 import re
+from collections.abc import Container
 from typing import Any  # boto3's clients and answers are made at run time and have no type
 
 from botocore import exceptions
@@ -160,7 +161,7 @@ def call(method: Any, where: str, **parameters: Any) -> dict[str, Any]:
     try:
         return method(**parameters)
     except exceptions.ClientError as error:
-        raise _judged(error, where) from error
+        raise _judged(error, where, parameters) from error
     except _CONNECTIONS as error:
         raise Fault(f"{type(error).__name__}: {_short(error)}") from error
     except (exceptions.NoCredentialsError, exceptions.PartialCredentialsError) as error:
@@ -169,13 +170,13 @@ def call(method: Any, where: str, **parameters: Any) -> dict[str, Any]:
         raise SettingsError(f"{where}: {type(error).__name__}: {_short(error)}; {KEYS}") from error
 
 
-def _judged(error: exceptions.ClientError, where: str) -> Exception:
+def _judged(error: exceptions.ClientError, where: str, asked_for: Container[str]) -> Exception:
     about = error.response.get("ResponseMetadata", {})
     code = str(error.response.get("Error", {}).get("Code") or "no code")
     status = about.get("HTTPStatusCode", 0)
-    if status == 412 or code == "PreconditionFailed":
+    if status == 412 and "IfMatch" in asked_for:
         return Replaced()
-    if status == 416 or code == "InvalidRange":
+    if status == 416 and "Range" in asked_for:
         return OutOfRange()
     if status >= 500 or status == 429 or code in _PASSING:
         asked = about.get("HTTPHeaders", {}).get("retry-after", "")

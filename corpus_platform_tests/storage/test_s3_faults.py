@@ -477,6 +477,14 @@ def test_a_full_disk_is_named_and_the_download_goes_on_when_there_is_room(
     assert (fetched.sha256, fetched.transferred) == (sha(DATA), 5000 - 3072)
 
 
+def test_an_object_larger_than_the_disk_is_refused_before_it_is_fetched(loss: Loss) -> None:
+    place = {"ETag": '"v"', "Content-Range": f"bytes 0-1023/{10**18}"}
+    loss.stub.before = first(9, Reply(206, place, DATA[:1024]))
+    with pytest.raises(StorageError, match=rf"{10**18} more bytes .* are free on this disk"):
+        loss.fetch()
+    assert (len(loss.stub.requests), loss.told) == (1, 0)
+
+
 def test_ctrl_c_ends_quickly_while_a_server_is_silent_and_a_good_list_stays(loss: Loss) -> None:
     def before(number: int, request: Request) -> Reply | None:
         reply = loss.stub.usual(request)
@@ -521,6 +529,7 @@ def test_an_error_of_who_listens_ends_the_download(loss: Loss) -> None:
         (400, "ExpiredToken", "AWS_SESSION_TOKEN"),
         (403, "RequestTimeTooSkewed", "clock"),
         (403, "InvalidObjectState", "archived"),
+        (412, "PreconditionFailed", "412"),  # though nothing was asked of the version
         (418, "SomethingNew", "418"),
     ],
 )
