@@ -2,12 +2,15 @@
 
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from corpus_platform.settings_file import load_settings
 from corpus_platform.stages.chain import open_project
+from corpus_platform_tests.s3_server import S3Server, s3_server, set_keys
 from corpus_platform_tests.small import run_chain, write_small_corpus
 
 
@@ -35,3 +38,18 @@ def finished(finished_once: Path, tmp_path: Path) -> Path:
     """The settings file of a copy of that corpus."""
     shutil.copytree(finished_once, tmp_path / "finished")
     return tmp_path / "finished" / "corpus.yaml"
+
+
+@pytest.fixture(scope="session")
+def weed() -> Iterator[S3Server]:
+    """A real S3 server, which takes 4 s to start; those that use it are in the xdist group `s3`."""
+    with s3_server() as server:
+        yield server
+
+
+@pytest.fixture
+def s3_keys() -> Iterator[None]:
+    """The keys that the server knows, in the environment, and no others."""
+    with mock.patch.dict(os.environ):
+        set_keys(os.environ)
+        yield
