@@ -148,7 +148,7 @@ def _keep_last(memory: Memory, scheduled: str) -> None:
 def _listed(project: Project) -> tuple[list[Shard], str]:
     """Return what the sources list; where they cannot be listed, why: registered shards go on."""
     try:
-        return list_shards(project), ""
+        return list_shards(project, hurried=True), ""
     except (CorpusError, OSError) as error:
         return [], f"the sources cannot be listed: {error}"
 

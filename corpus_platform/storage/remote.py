@@ -46,6 +46,13 @@ class Remote:
         self._s3, self._connect = s3_settings or S3Settings(), connect
         self.sleep: Callable[[float], None] = time.sleep
 
+    def hurried(self) -> "Remote":
+        """Return one that gives up soon: for those that have a minute, such as ticks of a daemon."""
+        soon = {"tries": 2, "max_wait_seconds": 2.0, "timeout_seconds": 10.0}
+        bounds = {name: min(getattr(self._download, name), most) for name, most in soon.items()}
+        download = self._download.model_copy(update=bounds)
+        return Remote(download, self._s3, connect=self._connect)
+
     def _patience(self, location: str) -> Patience:
         return Patience(self._download, shown(location), sleep=lambda s: self.sleep(s))
 
