@@ -41,7 +41,12 @@ from corpus_platform.stages.project import Project
 from corpus_platform.stages.raw_shards import accept_source, member_names
 from corpus_platform.stages.shuffled_bins import release_in_force
 from corpus_platform.stages.source_lock import lock_path, verify_lock, write_lock
-from corpus_platform.stages.source_manifest import source_manifest_path, write_source_manifest
+from corpus_platform.stages.source_manifest import (
+    differs_from_file,
+    source_manifest,
+    source_manifest_path,
+    write_source_manifest,
+)
 from corpus_platform.stages.tally import tally
 from corpus_platform.stages.verifying import Fault, verify_all
 from corpus_platform.storage.registry import Shard
@@ -228,7 +233,7 @@ def _reading(settings: Settings) -> Project:
 def _listed(project: Project) -> list[Shard]:
     """Return what the sources list; where a network is down, the registered shards have to do."""
     try:
-        return list_shards(project)
+        return list_shards(project, hurried=True)
     except StorageError as error:
         if not project.registry.keys():
             raise
@@ -297,7 +302,8 @@ def fetch(
                 failed += [outcome] if outcome.report is None else []
     manifest = write_source_manifest(project)
     left = f", {len(failed)} not" if failed else ""
-    whole = len(project.shards()) - len(wanted)
+    others = manifest.shards.keys() - {s.key for s in wanted}
+    whole = sum(manifest.shards[key]["state"] == "stored" for key in others)
     say(console, f"{len(wanted) - len(failed)} shards fetched{left}; {whole} were there before")
     say(console, f"{source_manifest_path(project)}: sha256 {manifest.sha256}")
     sys.exit(max((_code_of(outcome) for outcome in failed), default=0))
@@ -326,7 +332,9 @@ def inspect(config_file: Path, shard: str, *, every: bool, as_json: bool) -> Non
     limit = None if every else INSPECTED_RECORDS
     found = inspect_shard(members, records, limit=limit)
     if as_json:
-        click.echo(json.dumps(inspection_json(found), indent=1, ensure_ascii=False))
+        whole = json.dumps(inspection_json(found), indent=1, ensure_ascii=False)
+        # A name of a file that is not UTF-8 has lone surrogates, whose escapes are those of JSON.
+        click.echo(whole.encode("utf-8", "backslashreplace"))
     else:
         for line in inspection_lines(found, fields, limit=limit):
             say(standard_output(), line)
@@ -342,10 +350,11 @@ def _opened(config_file: Path, shard: str) -> tuple[list[Path], Fields, ShardRec
     path, is_file = Path(shard), Path(shard).is_file()
     if is_file and not config_file.exists():
         return [path], Fields(), open_members(None, [path], Fields(), shard=shard)
-    project = _reading(load_settings(config_file))
+    effective = load_settings(config_file)
     if is_file:
-        fields = project.settings.sources[0].fields
-        return [path], fields, open_members(project.settings, [path], fields, shard=shard)
+        fields = effective.sources[0].fields
+        return [path], fields, open_members(effective, [path], fields, shard=shard)
+    project = _reading(effective)
     entry = project.shard(shard)
     stored = project.artifact("raw_shards", shard)
     if stored is not None:
@@ -406,9 +415,15 @@ def verify(config_file: Path, *, locked: bool) -> None:
 
 
 def _verify_locked(project: Project) -> None:
-    differing = verify_lock(project, write_source_manifest(project).sha256)
-    for shard, reason in differing:
-        click.echo(f"{shard or lock_path(project)}: {reason}")
+    manifest = source_manifest(project)
+    differing = [
+        f"{shard or lock_path(project)}: {reason}"
+        for shard, reason in verify_lock(project, manifest.sha256)
+    ]
+    if (stale := differs_from_file(project, manifest)) is not None:
+        differing.append(stale)
+    for line in differing:
+        click.echo(line)
     click.echo(
         f"{len(project.shards())} shards held against the lock, {len(differing)} differences"
     )

@@ -23,7 +23,7 @@ def inspection_lines(found: Inspection, fields: Fields, *, limit: int | None) ->
     if found.failure is not None:
         yield f"cannot be read on: {found.failure}"
     if found.documents:
-        yield from _text_lines(found)
+        yield from _text_lines(found, found.languages.total())
     for identity, beginning in found.beginnings:
         yield f"document {identity}:"
         yield from (f"  {line}" for line in printable(beginning).split("\n"))
@@ -61,11 +61,10 @@ def _record_line(found: Inspection, limit: int | None) -> str:
     return f"{rows}; {found.documents:,} of {found.records:,} records read{part} are documents; {size} of plain bytes read"
 
 
-def _text_lines(found: Inspection) -> Iterator[str]:
+def _text_lines(found: Inspection, total: int) -> Iterator[str]:
     lengths = ", ".join(f"{share} {value:,}" for share, value in found.quantiles().items())
     yield f"characters of a text, at shares of the documents: {lengths}"
     yield f"bytes of UTF-8 per document: {found.utf8_bytes / found.documents:,.0f}"
-    total = found.languages.total()
     shares = ", ".join(f"{n} {c / total:.0%}" for n, c in found.languages.most_common(5))
     yield f"languages of the first {total:,} documents, by their beginnings: {shares}"
     yield f"suspected mojibake: {_share(found.mojibake, found)}; suspected HTML: {_share(found.html, found)}"

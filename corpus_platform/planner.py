@@ -108,13 +108,27 @@ def survey(project: Project, *, given_up: Collection[str] = ()) -> Survey:
 
 
 def _ingest_states(project: Project, shard: str) -> dict[str, State]:
+    if _may_be_missing(project, shard):
+        return {asset: _not_awaited(asset, shard) for asset in INGEST}
     states: dict[str, State] = {}
-    if allowed_missing(project, shard) and project.artifact(INGEST[0], shard) is None:
-        words = "checks.allow_missing names it: it is not fetched, and not waited for"
-        states[INGEST[0]] = State(INGEST[0], shard, "missing", words)
-    for asset in INGEST[len(states) :]:
+    for asset in INGEST:
         states[asset] = _look(project, asset, shard, list(states.values())[-1:])
     return states
+
+
+def _may_be_missing(project: Project, shard: str) -> bool:
+    """Tell whether a shard that the settings let be missing has no whole copy, nor a way to one."""
+    if not allowed_missing(project, shard):
+        return False
+    if project.artifact(INGEST[0], shard) is None:
+        return True
+    raw = _look(project, INGEST[0], shard, ())
+    return raw.state == "blocked" and raw.gate == "source_present"
+
+
+def _not_awaited(asset: str, shard: str) -> State:
+    words = "checks.allow_missing names its shard: it is not fetched, and not waited for"
+    return State(asset, shard, "missing", words)
 
 
 def _clusters_state(
@@ -135,6 +149,8 @@ def _pack_state(
 ) -> State:
     """Judge a pack by the verdict in force: one that the clusters do not change stays current."""
     asset = "packed_bins"
+    if ingested[INGEST[0]] == _not_awaited(INGEST[0], shard):
+        return _not_awaited(asset, shard)
     refused = [s for s in ingested.values() if s.state == "blocked"]
     before = [*refused, ingested["cleaned_documents"], tokenizer]
     if (waiting := _after(project, asset, shard, before)) is not None:

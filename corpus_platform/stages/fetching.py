@@ -16,6 +16,7 @@ from corpus_platform.errors import CorpusError, UsageError
 from corpus_platform.stages.chain import open_project
 from corpus_platform.stages.project import Project, Report
 from corpus_platform.stages.raw_shards import fetch_shard, not_begun
+from corpus_platform.stages.uncleared import allowed_missing
 from corpus_platform.storage.registry import Shard, key_order
 from corpus_platform.storage.sources import discover_some
 from corpus_platform.storage.transfer import shown
@@ -35,43 +36,49 @@ class Outcome:
     error: CorpusError | OSError | None = None
 
 
-def list_shards(project: Project) -> list[Shard]:
-    """Return the shards that the sources of a project list now."""
+def list_shards(project: Project, *, hurried: bool = False) -> list[Shard]:
+    """Return the shards that the sources of a project list now; `hurried`: or give up soon."""
     settings = project.settings
     return discover_some(
         settings.sources,
         settings.base,
         registered=project.registry.all(),
-        remote=project.remote,
+        remote=project.remote.hurried() if hurried else project.remote,
     )
 
 
 def shards_to_fetch(
     project: Project, names: Sequence[str] = (), limit: int | None = None
 ) -> list[Shard]:
-    """Register listed shards, and return those without a whole copy, in key order.
+    """Register listed shards; return those without a whole copy, or with another than listed now.
 
     `names` are the only ones wanted. With `limit` there are at most so many, and further new ones
-    are not registered. Raises UsageError for a name that is neither listed nor registered.
+    are not registered. What `checks.allow_missing` names is fetched only by name. Raises UsageError
+    for a name that is neither listed nor registered, or retired.
     """
     known = set(project.registry.keys())
     listed = {shard.key: shard for shard in list_shards(project)}
     for name in names:
         if name not in listed and name not in known:
             raise UsageError(f"shard {name!r} is neither listed by the sources nor registered")
+        if name in known and project.registry.shard(name).retired:
+            raise UsageError(f"shard {name!r} is retired; take it in: corpus retire --undo {name}")
     project.registry.register([s for key, s in listed.items() if key in known])
     registered = project.shards()
     candidates = sorted({*listed, *registered} - (known - set(registered)), key=key_order)
-    wanted = [key for key in candidates if not names or key in names]
-    lacking = [k for k in wanted if k not in registered or not _is_whole(project, k)][:limit]
+    wanted = [k for k in candidates if k in names or not (names or allowed_missing(project, k))]
+    lacking = [k for k in wanted if k not in registered or not _is_right(project, k)][:limit]
     project.registry.register([listed[key] for key in lacking if key not in known])
     registered = project.shards()
     return [registered[key] for key in lacking if key in registered]
 
 
-def _is_whole(project: Project, key: str) -> bool:
+def _is_right(project: Project, key: str) -> bool:
+    """Tell whether a whole copy is there that the source does not contradict, as far as is known."""
     artifact = project.artifact("raw_shards", key)
-    return artifact is not None and not project.store.damage(artifact)
+    if artifact is None or project.store.damage(artifact):
+        return False
+    return project.witnessed("raw_shards", key, artifact) is None
 
 
 def fetch_all(

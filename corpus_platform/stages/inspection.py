@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from corpus_platform.config import CleanSettings, Fields, Settings
@@ -21,6 +22,7 @@ from corpus_platform.document import Document, Rejected
 from corpus_platform.errors import DamagedShard
 from corpus_platform.formats.compression import decompress, sniff
 from corpus_platform.formats.jsonl import parse_object, split_lines
+from corpus_platform.formats.parquet_headers import row_groups
 from corpus_platform.formats.shard import ShardRecords, read_shard
 from corpus_platform.text.langid import identify
 
@@ -28,7 +30,7 @@ __all__ = ["Column", "File", "Inspection", "inspect_shard", "open_members"]
 
 BEGINNINGS, BEGINNING_CHARACTERS = 3, 500  # [S1, 2.3]: three documents, 500 characters of each
 LANGUAGE_DOCUMENTS, LANGUAGE_BYTES = 500, 2000
-COLUMN_RECORDS = 1000
+COLUMN_RECORDS, COLUMN_BYTES = 1000, 64 << 20  # whichever is reached first; a bomb has no lines
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 # Three tags that pages are made of: one may be an example in a text about HTML.
 _TAG = re.compile(
@@ -61,7 +63,7 @@ class Column:
 
 @dataclass
 class Inspection:
-    """What was seen. `complete` says whether all records were read; `failure` why not further."""
+    """What was seen. `failure` says why the records could not be read further."""
 
     files: list[File]
     columns: list[Column]
@@ -95,7 +97,13 @@ def open_members(
 ) -> ShardRecords:
     """Return the records of some files, within the limits of the settings or the default ones."""
     clean = settings.clean if settings else CleanSettings()
-    return read_shard(members, fields, shard=shard, max_record_bytes=clean.max_record_bytes)
+    return read_shard(
+        members,
+        fields,
+        shard=shard,
+        max_record_bytes=clean.max_record_bytes,
+        limits=settings.read if settings else None,
+    )
 
 
 def inspect_shard(
@@ -107,10 +115,12 @@ def inspect_shard(
     """
     found = Inspection([_file(path) for path in members], [])
     found.columns = _columns(members[0], found.files[0])
+    sample: list[str] = []
     try:
-        ended = _look(found, itertools.chain.from_iterable(records), limit)
+        ended = _look(found, itertools.chain.from_iterable(records), limit, sample)
     except DamagedShard as damage:
         found.failure, ended = damage.reason, False
+    _judge_languages(found, sample)
     found.decompressed_bytes = records.decompressed_bytes
     if ended:
         found.rows = records.records_read
@@ -119,12 +129,15 @@ def inspect_shard(
     return found
 
 
-def _look(found: Inspection, records: Iterable[Document | Rejected], limit: int | None) -> bool:
-    """Count records into an inspection; return whether they were all."""
-    sample: list[str] = []
+def _look(
+    found: Inspection,
+    records: Iterable[Document | Rejected],
+    limit: int | None,
+    sample: list[str],
+) -> bool:
+    """Count records into an inspection, and texts into a sample; return whether they were all."""
     for record in records:
         if limit is not None and found.records == limit:
-            _judge_languages(found, sample)
             return False
         found.records += 1
         if isinstance(record, Rejected):
@@ -133,7 +146,6 @@ def _look(found: Inspection, records: Iterable[Document | Rejected], limit: int 
         _count(found, record)
         if len(sample) < LANGUAGE_DOCUMENTS:
             sample.append(record.text[:LANGUAGE_BYTES])
-    _judge_languages(found, sample)
     return True
 
 
@@ -179,27 +191,41 @@ def _first_bytes(file: BinaryIO, path: Path) -> bytes:
 
 def _columns(path: Path, about: File) -> list[Column]:
     if about.stored_as == "parquet":
-        try:
-            schema = pq.read_schema(path)
-        except (OSError, ValueError):  # which reading the records says better
-            return []
-        rows = pq.read_metadata(path).num_rows
-        return [Column(f.name, (str(f.type),), rows, rows) for f in schema]
+        return _columns_of_parquet(path)
     if about.holds != "lines":
         return []
     return _columns_of(itertools.islice(_objects(path), COLUMN_RECORDS))
+
+
+def _columns_of_parquet(path: Path) -> list[Column]:
+    try:
+        with path.open("rb") as file:
+            row_groups(file)  # raises for footers of which pyarrow would die
+            with pq.ParquetFile(file) as parquet:
+                rows = parquet.metadata.num_rows
+                return [Column(f.name, (str(f.type),), rows, rows) for f in parquet.schema_arrow]
+    except (pa.ArrowException, OSError, ValueError):  # which reading the records says better
+        return []
 
 
 def _objects(path: Path) -> Iterator[Mapping[str, object]]:
     """Yield the objects among the lines of a file, until something is wrong with it."""
     try:
         with path.open("rb") as file:
-            for line in split_lines(decompress(file, shard=path.name), max_bytes=32 << 20):
+            for line in split_lines(_beginning(file, path), max_bytes=COLUMN_BYTES):
                 value = parse_object(line.content.removeprefix(b"\xef\xbb\xbf"))
                 if isinstance(value, dict):
                     yield value
     except DamagedShard:
         return
+
+
+def _beginning(file: BinaryIO, path: Path) -> Iterator[bytes]:
+    left = COLUMN_BYTES
+    for chunk in decompress(file, shard=path.name):
+        yield chunk
+        if (left := left - len(chunk)) <= 0:
+            return
 
 
 def _columns_of(objects: Iterable[Mapping[str, object]]) -> list[Column]:

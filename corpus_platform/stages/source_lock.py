@@ -1,7 +1,7 @@
 """corpus.lock: the hashes of source files that a corpus is pinned to, kept in the user's git.
 
 A shard that the lock names is refused with other bytes. `verify_lock` is stricter: stored shards and
-locked ones have to be the same, and the source manifest the one that was locked.
+locked ones have to be the same, hashed again, and the source manifest the one that was locked.
 """
 
 import json
@@ -74,11 +74,21 @@ def _differing_shards(
         artifact = project.artifact(ASSET, key) if key in keys else None
         if artifact is None:
             if key in locked:
-                yield key, "the lock names it, and no whole copy is stored; fetch it: corpus fetch"
+                yield key, f"the lock names it, and {_why_not_stored(project, key)}"
         elif key not in locked:
             yield key, "it is stored, and the lock does not name it; lock it: corpus lock"
         elif (stored := _pinned(artifact.manifest.ledger["members"])) != _pinned(locked[key]):
             yield key, f"stored is {_told(stored)}, the lock has {_told(_pinned(locked[key]))}"
+        else:
+            for damage in project.store.deep_damage(artifact.folder, artifact.manifest.outputs):
+                yield key, f"{artifact.path(damage.name)}: {damage.reason}"
+
+
+def _why_not_stored(project: Project, key: str) -> str:
+    known = project.registry.all().get(key)
+    if known is not None and known.retired:
+        return "it is retired; lock what is left: corpus lock"
+    return "no whole copy is stored; fetch it: corpus fetch"
 
 
 def _differing_manifest(wanted: str | None, found: str) -> Iterator[tuple[str | None, str]]:
@@ -112,11 +122,16 @@ def _read(path: Path) -> dict[str, Any]:
 
     Format 1 had none, and pinned no source manifest.
     """
+    data = path.read_bytes()
     try:
-        whole = json.loads(path.read_bytes())
+        if b"\n<<<<<<< " in data or data.startswith(b"<<<<<<< "):
+            raise ValueError("it has the marks of a merge that was not finished")
+        whole = json.loads(data)
         _ = [(m["name"], m["bytes"], m["sha256"]) for row in whole["shards"].values() for m in row]
         recorded = whole.get("sha256")
         found = text_sha256(canonical_json({k: v for k, v in whole.items() if k != "sha256"}))
+        if whole["format"] not in (1, 2):
+            raise ValueError(f"format {whole['format']!r} is unknown, 1 and 2 are read")
         if whole["format"] != 1 and recorded != found:
             raise ValueError(f"its sha256 is {found}, recorded in it is {recorded}")
     except (ValueError, KeyError, TypeError, AttributeError) as error:

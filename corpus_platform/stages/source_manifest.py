@@ -8,6 +8,7 @@ the same sources were read.
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any  # values of a JSON object
 
 from corpus_platform.errors import StorageError
 from corpus_platform.stages.project import Project
-from corpus_platform.stages.raw_shards import VERIFIED, member_names
+from corpus_platform.stages.raw_shards import VERIFIED, legible, member_names
 from corpus_platform.storage.files import (
     canonical_json,
     publish_bytes,
@@ -27,7 +28,9 @@ from corpus_platform.storage.transfer import shown
 
 __all__ = [
     "SourceManifest",
+    "differs_from_file",
     "read_source_manifest",
+    "source_manifest",
     "source_manifest_path",
     "write_source_manifest",
 ]
@@ -58,11 +61,32 @@ def source_manifest_path(project: Project) -> Path:
     return project.settings.storage_path / "source-manifest.json"
 
 
-def write_source_manifest(project: Project) -> SourceManifest:
-    """Put the source manifest together as things stand, and write it where it changed."""
+def source_manifest(project: Project) -> SourceManifest:
+    """Put the source manifest together as things stand."""
     with project.unchanging():
-        rows = {key: _row(project, shard) for key, shard in project.shards().items()}
-    manifest, path = SourceManifest(rows), source_manifest_path(project)
+        return SourceManifest({k: _row(project, s) for k, s in project.shards().items()})
+
+
+def differs_from_file(project: Project, manifest: SourceManifest) -> str | None:
+    """Return how a source manifest differs from the file that is stored, in words; None where not."""
+    path = source_manifest_path(project)
+    if not path.exists():
+        return f"{path}: there is none; the next `corpus run` or `corpus fetch` writes it"
+    try:
+        found = read_source_manifest(path).sha256
+    except StorageError as error:
+        return str(error)
+    if found == manifest.sha256:
+        return None
+    return (
+        f"{path}: its sha256 is {found}, that of what is stored is {manifest.sha256}; the next"
+        " `corpus run` writes it anew"
+    )
+
+
+def write_source_manifest(project: Project) -> SourceManifest:
+    """Put the source manifest together, and write it where it changed."""
+    manifest, path = source_manifest(project), source_manifest_path(project)
     data = manifest.to_bytes()
     if read_if_there(path) != data:
         publish_bytes(path, data)
@@ -122,7 +146,16 @@ def _not_stored(project: Project, shard: Shard) -> dict[str, Any]:
     reason = project.failures.reason(shard.key)
     if reason is None:
         return {"state": "planned", "members": members}
-    return {"state": "failed", "reason": reason, "members": members}
+    return {"state": "failed", "reason": _without_folders(project, reason), "members": members}
+
+
+def _without_folders(project: Project, reason: str) -> str:
+    """Return a reason with paths as seen from the settings file."""
+    base = project.settings.base.absolute()
+    storage = os.path.relpath(project.settings.storage_path, base)
+    for folder, seen in ((project.settings.storage_path, f"{storage}/"), (base, "")):
+        reason = re.sub(rf"(?<![^\s'\":]){re.escape(str(folder))}/", lambda _, s=seen: s, reason)
+    return legible(reason)
 
 
 def _judged(project: Project, shard: Shard) -> dict[str, Any]:
@@ -140,4 +173,4 @@ def _source(project: Project, member: Member) -> str:
     """Return a member's URL without secrets, or its path as seen from the settings file."""
     if member.path is None:
         return shown(member.location)
-    return os.path.relpath(member.path, project.settings.base.absolute())
+    return legible(os.path.relpath(member.path, project.settings.base.absolute()))

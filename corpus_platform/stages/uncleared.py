@@ -71,7 +71,7 @@ def allowed_missing(project: Project, shard: str) -> bool:
 
 def _is_missing(project: Project, refusal: Uncleared, shard: str) -> bool:
     """Tell whether a shard is refused since there is no copy of it, and not for what it holds."""
-    if refusal.asset != RAW or refusal.gate not in ("current", "source_present"):
+    if refusal.asset != RAW or refusal.gate not in ("current", "intact", "source_present"):
         return False
     ready = project.chain[RAW].ready
     try:

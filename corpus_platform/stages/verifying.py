@@ -14,6 +14,7 @@ from corpus_platform.errors import StorageError, Uncleared
 from corpus_platform.stages.dedup_verdicts import latest_path
 from corpus_platform.stages.project import Project
 from corpus_platform.stages.shuffled_bins import current_path
+from corpus_platform.stages.source_manifest import read_source_manifest, source_manifest_path
 from corpus_platform.storage.artifacts import Artifact
 from corpus_platform.storage.manifest import MANIFEST_NAME, Manifest, Output, read_manifest
 from corpus_platform.storage.pointer import read_pointer
@@ -70,6 +71,7 @@ def verify_all(
     faults += _dangling(
         project, {(g.asset, g.folder.name) for g in found if g.manifest is not None}
     )
+    faults += _source_manifest(project)
     order = list(project.chain)
     return len(found), sorted(faults, key=lambda f: (order.index(f.asset), f.partition or ""))
 
@@ -171,6 +173,16 @@ def _carried_out(
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+def _source_manifest(project: Project) -> Iterator[Fault]:
+    """Yield a fault for a stored source manifest that is not as it was written."""
+    path = source_manifest_path(project)
+    try:
+        if path.exists():
+            read_source_manifest(path)
+    except StorageError as error:
+        yield Fault("raw_shards", None, str(error))
 
 
 def _dangling(project: Project, sound: Collection[tuple[str, str]]) -> Iterator[Fault]:
