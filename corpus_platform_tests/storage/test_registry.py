@@ -71,3 +71,61 @@ def test_a_broken_registry_is_an_error_and_not_an_empty_one(tmp_path: Path) -> N
     path.write_text('{"shards": ')
     with pytest.raises(StorageError, match="not a registry"):
         Registry(path).shards()
+
+
+def _versioned(version: str | None, **more: str) -> Shard:
+    return Shard("c/1", (Member("s3://b/1", version=version, **more),), Fields())
+
+
+def test_a_member_remembers_the_version_that_was_registered(tmp_path: Path) -> None:
+    registry = Registry(tmp_path / "registry.json")
+    registry.register([_versioned("v1")])
+    registry.register([_versioned("v2")])
+    (member,) = Registry(tmp_path / "registry.json").shard("c/1").members
+    assert (member.version, member.changed, member.listed_version) == ("v1", "v2", "v2")
+    registry.register([_versioned("v3")])
+    assert registry.shard("c/1").members[0].listed_version == "v3"
+    registry.register([_versioned("v1")])  # it was put back
+    assert registry.shard("c/1").members == (Member("s3://b/1", version="v1"),)
+
+
+def test_what_was_fetched_settles_the_version(tmp_path: Path) -> None:
+    registry = Registry(tmp_path / "registry.json")
+    registry.register([_versioned("v1")])
+    registry.register([_versioned("v2")])
+    registry.settle("c/1")
+    assert registry.shard("c/1").members == (Member("s3://b/1", version="v2"),)
+
+
+def test_a_listing_that_names_no_version_changes_none(tmp_path: Path) -> None:
+    registry = Registry(tmp_path / "registry.json")
+    registry.register([_versioned(None)])
+    registry.register([_versioned("v1")])
+    assert registry.shard("c/1").members[0].changed is None
+    registry.register([_versioned(None)])
+    assert registry.shard("c/1").members[0].changed is None
+
+
+def test_the_members_of_a_shard_do_not_change_in_number_or_name(tmp_path: Path) -> None:
+    registry = Registry(tmp_path / "registry.json")
+    members = (Member("/in/1", name="1"), Member("/in/2", name="2"))
+    registry.register([Shard("c/x", members, Fields())])
+    for other in ((Member("/in/3"),), (members[0], Member("/in/3", name="3")), ()):
+        assert registry.register([Shard("c/x", other, Fields())]) == []
+        assert registry.shard("c/x").members == members
+
+
+def test_a_plan_shows_what_would_be_registered_and_writes_nothing(tmp_path: Path) -> None:
+    registry = Registry(tmp_path / "registry.json")
+    registry.register([_shard("c/2"), _shard("c/3")])
+    registry.retire("c/3")
+    before = (tmp_path / "registry.json").read_bytes()
+    assert list(registry.merged([_shard("c/1"), _shard("c/3")])) == ["c/1", "c/2"]
+    assert (tmp_path / "registry.json").read_bytes() == before
+
+
+def test_a_registry_of_format_1_is_read_with_its_members_as_texts(tmp_path: Path) -> None:
+    path = tmp_path / "registry.json"
+    row = '{"fields": {"id": "id"}, "generation": 2, "members": ["/in/a"], "retired": false}'
+    path.write_text(f'{{"format": 1, "shards": {{"c/a": {row}}}}}')
+    assert Registry(path).shard("c/a") == Shard("c/a", (Member("/in/a"),), Fields(), generation=2)

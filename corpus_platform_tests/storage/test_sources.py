@@ -113,3 +113,41 @@ def test_no_shard_at_all_is_an_error_that_names_the_globs(tmp_path: Path) -> Non
     with pytest.raises(SettingsError, match=f"no file matches {tmp_path}/in/{{crawl}}/\\*, {tmp_path}/x/\\*;"):  # fmt: skip
         discover_some(sources, tmp_path, registered={})
     assert discover_some(sources, tmp_path, registered={"c/a": Shard("c/a", (), Fields())}) == []
+
+
+def test_small_local_files_are_joined_and_named_by_the_first(tmp_path: Path) -> None:
+    _make(tmp_path, "c/a.jsonl", "c/b.jsonl", "c/d/e.jsonl")
+    source = SourceSettings(glob="{crawl}/**/*.jsonl", bundle_bytes=1000)
+    (shard,) = discover([source], tmp_path)
+    assert shard.key == "c/a.jsonl%+2"
+    assert [m.name for m in shard.members] == ["a.jsonl", "b.jsonl", "d/e.jsonl"]
+
+
+def test_one_key_claimed_by_two_files_is_refused_though_they_are_in_bundles(tmp_path: Path) -> None:
+    _make(tmp_path, "one/c/a", "one/c/b", "two/c/a", "two/c/c", "two/c/d")
+    sources = [SourceSettings(glob=f"{f}/{{crawl}}/*", bundle_bytes=1000) for f in ("one", "two")]
+    with pytest.raises(SettingsError, match="are both shard 'c/a'"):
+        discover(sources, tmp_path)
+
+
+def test_a_sidecar_is_no_shard_and_its_file_knows_it(tmp_path: Path) -> None:
+    _make(tmp_path, "c/a.jsonl", "c/a.jsonl.sha256", "c/b.sha256")
+    found = discover([SourceSettings(glob="{crawl}/*")], tmp_path)
+    assert [(s.key, s.members[0].sidecar) for s in found] == [
+        ("c/a.jsonl", f"{tmp_path}/c/a.jsonl.sha256"),
+        ("c/b.sha256", None),
+    ]
+
+
+def test_a_limit_takes_the_first_files_in_order(tmp_path: Path) -> None:
+    _make(tmp_path, "c2/a", "c1/b", "c1/a")
+    assert _keys(tmp_path, glob="{crawl}/*", limit=2) == ["c1/a", "c1/b"]
+
+
+def test_a_listing_that_lies_here_names_files_beside_it(tmp_path: Path) -> None:
+    _make(tmp_path, "in/x/a.jsonl", "in/x/b.jsonl")
+    (tmp_path / "in/list.txt").write_text("x/a.jsonl\nx/b.jsonl\n")
+    found = discover([SourceSettings(listing="in/list.txt", crawl="c", exclude=["b.*"])], tmp_path)
+    assert [(s.key, s.members[0].location) for s in found] == [
+        ("c/x/a.jsonl", f"{tmp_path}/in/x/a.jsonl")
+    ]
