@@ -61,7 +61,7 @@ class _Copy:
 @lru_cache(maxsize=1 << 16)
 def _file_name(location: str) -> str:
     # The query of a URL is no part of its name, and a path may have a question mark in its name.
-    name = safe_name(Path(shown(location)).name)
+    name = safe_name(legible(Path(shown(location)).name))
     return f"%{ord(name[0]):02X}{name[1:]}" if name == MANIFEST_NAME else name
 
 

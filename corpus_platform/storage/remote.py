@@ -5,6 +5,7 @@ HTTP and S3 are loaded then too: each takes a quarter of a second, and most corp
 """
 
 import functools
+import logging
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,6 +29,10 @@ __all__ = ["MAX_LISTING_BYTES", "MAX_SIDECAR_BYTES", "Connect", "Remote"]
 MAX_LISTING_BYTES = 256 << 20  # a million entries with hashes make about 200 MB
 MAX_SIDECAR_BYTES = 1 << 20  # a list of the hashes of 10,000 files
 _MAX_ANSWER_BYTES = 64 << 20  # of one page of the hub's API
+
+# They tell whole URLs, and where redirects lead: a query may be a signature.
+for _name in ("httpx2", "httpcore2"):
+    logging.getLogger(_name).setLevel(logging.WARNING)
 
 Connect = Callable[[S3Settings, DownloadSettings], Any]
 
