@@ -1,7 +1,9 @@
 """What `corpus fetch` draws: bytes, rate and time left of each shard at work, and of all."""
 
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
 from types import TracebackType
 
 from rich.console import Console
@@ -19,7 +21,8 @@ from rich.table import Column
 
 from corpus_platform.console import printable, say
 from corpus_platform.stages.fetching import Outcome
-from corpus_platform.storage.registry import Shard
+from corpus_platform.storage.catalog import stamp
+from corpus_platform.storage.registry import Member, Shard
 
 __all__ = ["FetchView", "fetched_line"]
 
@@ -31,9 +34,7 @@ class FetchView:
 
     def __init__(self, console: Console, shards: Sequence[Shard]) -> None:
         self._console, self._count, self._ended = console, len(shards), 0
-        sizes = [m.bytes for shard in shards for m in shard.members]
-        known = [size for size in sizes if size is not None]
-        self._total = sum(known) if len(known) == len(sizes) else None
+        self._sizes = {s.key: _sum(map(_bytes, s.members)) for s in shards}
         self._progress = Progress(
             TextColumn(
                 "{task.description}",
@@ -48,14 +49,19 @@ class FetchView:
             disable=not console.is_terminal,
             expand=True,
         )
-        self._all = self._progress.add_task("", total=self._total)
+        self._all = self._progress.add_task("", total=_sum(self._sizes.values()))
         self._bars: dict[str, TaskID] = {}
         self._there: dict[str, int] = {}
-        self._spoke = time.monotonic()
+        self._at_work: set[str] = set()
+        self._speaking = threading.Lock()
+        self._spoke, self._said = time.monotonic(), 0
 
     def progressed(self, shard: str, done: int, total: int | None) -> None:
         """Show how much of a shard is there."""
         self._there[shard] = done
+        self._at_work.add(shard)
+        if total is not None:
+            self._sizes[shard] = total
         if not self._console.is_terminal:
             self._speak()
             return
@@ -67,6 +73,7 @@ class FetchView:
     def ended(self, outcome: Outcome) -> None:
         """Say what became of a shard."""
         self._ended += 1
+        self._at_work.discard(outcome.shard)
         if (bar := self._bars.pop(outcome.shard, None)) is not None:
             self._progress.remove_task(bar)
         self._show_all()
@@ -75,16 +82,25 @@ class FetchView:
     def _show_all(self) -> None:
         done = sum(list(self._there.values()))
         words = f"{self._ended} of {self._count} shards"
-        self._progress.update(self._all, description=words, completed=done)
+        total = _sum(list(self._sizes.values()))
+        self._progress.update(self._all, description=words, completed=done, total=total)
 
     def _speak(self) -> None:
-        """Say now and then how much is there."""
-        if time.monotonic() - self._spoke < LINE_SECONDS:
-            return
-        self._spoke = time.monotonic()
-        of = f" of {decimal(self._total)}" if self._total is not None else ""
-        done = sum(list(self._there.values()))
-        say(self._console, f"  {self._ended}/{self._count} shards, {decimal(done)}{of}")
+        """Say now and then how much is there, of all and of each shard at work, and how fast it comes."""
+        with self._speaking:
+            seconds = time.monotonic() - self._spoke
+            if seconds < LINE_SECONDS:
+                return
+            done, total = sum(list(self._there.values())), _sum(list(self._sizes.values()))
+            rate = max(done - self._said, 0) / seconds
+            self._spoke, self._said = time.monotonic(), done
+        left = ""
+        if total is not None and rate:
+            left = f", {timedelta(seconds=round(max(total - done, 0) / rate))} left"
+        whole = f"{_of(done, total)}, {decimal(round(rate))}/s{left}"
+        say(self._console, f"  {self._ended}/{self._count} shards, {whole}")
+        for shard in sorted(self._at_work.copy()):
+            say(self._console, f"    {shard}: {_of(self._there[shard], self._sizes.get(shard))}")
 
     def __enter__(self) -> "FetchView":
         self._progress.start()
@@ -97,6 +113,24 @@ class FetchView:
         trace: TracebackType | None,
     ) -> None:
         self._progress.stop()
+
+
+def _bytes(member: Member) -> int | None:
+    """Return how large a member is, where that can be known before it is fetched."""
+    if member.path is None:
+        return member.bytes
+    seen = stamp(member.path)
+    return None if seen is None else seen.bytes
+
+
+def _sum(sizes: Iterable[int | None]) -> int | None:
+    """Return the sum, None where a size is not known."""
+    known = list(sizes)
+    return None if None in known else sum(size or 0 for size in known)
+
+
+def _of(done: int, total: int | None) -> str:
+    return decimal(done) if total is None else f"{decimal(done)} of {decimal(total)}"
 
 
 def fetched_line(outcome: Outcome) -> str:
