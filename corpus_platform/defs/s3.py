@@ -12,14 +12,14 @@ __all__ = ["connect"]
 
 def connect(settings: S3Settings, download: DownloadSettings) -> Any:
     """Return a client for S3 as the settings say."""
-    del download  # its waits and tries are made outside the client
+    del download
     from dagster_aws.s3 import S3Resource  # takes a second to load, and few corpora need it
 
     resource = S3Resource(
         endpoint_url=settings.endpoint_url,
         region_name=settings.region,
         use_unsigned_session=settings.anonymous,
-        max_attempts=1,
+        max_attempts=0,  # tries and waits are made outside the client
     )
     client = resource.get_client()
     if settings.endpoint_url is not None:
