@@ -73,8 +73,8 @@ def test_a_broken_registry_is_an_error_and_not_an_empty_one(tmp_path: Path) -> N
         Registry(path).shards()
 
 
-def _versioned(version: str | None, **more: str) -> Shard:
-    return Shard("c/1", (Member("s3://b/1", version=version, **more),), Fields())
+def _versioned(version: str | None) -> Shard:
+    return Shard("c/1", (Member("s3://b/1", version=version),), Fields())
 
 
 def test_a_member_remembers_the_version_that_was_registered(tmp_path: Path) -> None:

@@ -147,7 +147,7 @@ def test_a_limit_takes_the_first_files_in_order(tmp_path: Path) -> None:
 def test_a_listing_that_lies_here_names_files_beside_it(tmp_path: Path) -> None:
     _make(tmp_path, "in/x/a.jsonl", "in/x/b.jsonl")
     (tmp_path / "in/list.txt").write_text("x/a.jsonl\nx/b.jsonl\n")
-    found = discover([SourceSettings(listing="in/list.txt", crawl="c", exclude=["b.*"])], tmp_path)
+    found = discover([SourceSettings(listing="in/list.txt", crawl="c", exclude=("b.*",))], tmp_path)
     assert [(s.key, s.members[0].location) for s in found] == [
         ("c/x/a.jsonl", f"{tmp_path}/in/x/a.jsonl")
     ]
