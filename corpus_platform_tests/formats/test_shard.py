@@ -106,9 +106,12 @@ WET = "crawl=2026-40/part-00008.warc.wet.gz"
 
 
 def shard_of(
-    *members: Path, text: str = "text", limits: ReadSettings | None = None
+    *members: Path,
+    text: str = "text",
+    limits: ReadSettings | None = None,
+    max_record_bytes: int = 32 * MEGABYTE,
 ) -> ShardRecords:
-    fields, limit = Fields(text=text), 32 * MEGABYTE
+    fields, limit = Fields(text=text), max_record_bytes
     return read_shard(members, fields, shard="c/s", max_record_bytes=limit, limits=limits)
 
 
@@ -143,6 +146,7 @@ def read_or_refuse(path: Path) -> tuple[list[Document | Rejected], DamagedShard 
 def test_every_broken_shard_is_tried(shared: Path) -> None:
     cases = json.loads((shared / "nasty" / "cases.json").read_text())
     assert [case["name"] for case in cases if case["kept"]] == NASTY
+    assert [case["name"] for case in cases if not case["kept"]] == ["line_60mb"]
 
 
 @pytest.mark.parametrize("name", NASTY)
@@ -161,6 +165,24 @@ def test_a_broken_shard_is_read_or_refused_as_it_must(shared: Path, name: str) -
         faults = rejected(records)
         assert Counter(fault.reason for fault in faults) == expected["rejected"]
         assert [fault.line for fault in faults] == expected["lines"][: len(faults)]
+
+
+@pytest.mark.slow
+def test_a_line_of_60_megabytes_is_read_or_rejected_by_its_length(
+    shared: Path, tmp_path: Path
+) -> None:
+    # The case line_60mb, which is too large to be kept.
+    words = (shared / "corpus" / "crawl=2026-40" / "part-00007.jsonl").read_text("utf-8").split()
+    text = " ".join(words[i * 7919 % len(words)] for i in range(9_000_000))[:60_000_000]
+    lines = [json.dumps({"text": t}, ensure_ascii=False) for t in ("first", text, "last")]
+    path = tmp_path / "line_60mb.jsonl"
+    path.write_text("\n".join(lines), encoding="utf-8")
+    first, long, last = read(path)
+    assert (first.row, last.row) == (0, 2)
+    assert long[:4] == (1, 2, len('{"text": "first"}\n'), "record_too_long")
+    batches = shard_of(path, max_record_bytes=128 * MEGABYTE)
+    found = documents([record for batch in batches for record in batch])
+    assert [len(document.text) for document in found] == [5, 60_000_000, 4]
 
 
 def test_texts_come_with_every_code_point(shared: Path) -> None:

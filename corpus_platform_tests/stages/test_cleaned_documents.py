@@ -3,6 +3,9 @@
 import gzip
 import hashlib
 import json
+import signal
+import subprocess
+import sys
 import unicodedata
 from pathlib import Path
 
@@ -13,10 +16,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from corpus_platform.document import CLEANED, QUARANTINE, TOMBSTONES
-from corpus_platform.errors import DamagedShard
+from corpus_platform.errors import CorpusError, DamagedShard
 from corpus_platform.settings_file import load_settings
 from corpus_platform.stages.chain import open_project
 from corpus_platform.stages.cleaned_documents import clean_documents
+from corpus_platform.stages.minhash_signatures import sign_documents
 from corpus_platform.stages.project import Project, Report
 from corpus_platform.stages.raw_shards import fetch_shard
 from corpus_platform_tests.small import PAGES, register
@@ -143,6 +147,81 @@ def test_a_cut_shard_is_recorded_as_unreadable_and_has_no_documents(tmp_path: Pa
     assert artifact.manifest.ledger["readable"] is False
     assert artifact.manifest.outputs == ()
     assert dict(artifact.numbers) == {"readable": 0}
+
+
+def _wet(pages: list[str]) -> bytes:
+    head = "WARC/1.0\r\nWARC-Type: {}\r\nWARC-Identified-Content-Language: rus\r\nContent-Length: {}\r\n\r\n"
+    blocks = [page.encode() for page in ["about: this", *pages]]
+    kinds = ["warcinfo"] + ["conversion"] * len(pages)
+    return b"".join(
+        head.format(kind, len(block)).encode() + block + b"\r\n\r\n"
+        for kind, block in zip(kinds, blocks, strict=True)
+    )
+
+
+def test_a_wet_shard_is_cleaned_and_what_else_is_in_it_counted(tmp_path: Path) -> None:
+    pages = [PAGE, PAGE[:150], "", PAGE + " Ещё."]
+    report = clean_documents(_project(tmp_path, gzip.compress(_wet(pages))), KEY)
+    ledger = report.artifact.manifest.ledger
+    assert ledger["not_documents"] == {"warcinfo": 1}
+    assert (ledger["lines"], ledger["kept"]) == (4, 2)
+    assert ledger["quarantined"] == {"text_empty": 1}
+    assert [(d["text"], d["lang"]) for d in _rows(report, "documents.parquet")] == [
+        (PAGE, "ru"),
+        (PAGE + " Ещё.", "ru"),
+    ]
+    assert report.artifact.numbers["unaccounted"] == 0
+
+
+def test_a_shard_refused_by_a_limit_is_read_when_the_limit_is_raised(tmp_path: Path) -> None:
+    data = _data([json.dumps({"text": PAGE, "lang": "ru"})] * 3000)
+    project = _project(tmp_path, data, "read: {max_shard_bytes: 1048576}")
+    for again in (project, open_project(project.settings)):  # it is recorded
+        with pytest.raises(DamagedShard, match=r"`read\.max_shard_bytes` = 1048576"):
+            clean_documents(again, KEY)
+    more = (tmp_path / "corpus.yaml").read_text("utf-8").replace("1048576", "10485760")
+    (tmp_path / "corpus.yaml").write_text(more, encoding="utf-8")
+    report = clean_documents(open_project(load_settings(tmp_path / "corpus.yaml")), KEY)
+    assert report.artifact.manifest.ledger["lines"] == 3000
+
+
+def test_rd_08_a_process_killed_while_it_writes_leaves_nothing_under_the_final_name(
+    tmp_path: Path,
+) -> None:
+    lines = [json.dumps({"id": f"{i}", "text": f"{PAGE} {i}.", "lang": "ru"}) for i in range(3000)]
+    undisturbed = clean_documents(_project(tmp_path / "one", _data(lines)), KEY)
+    project = _project(tmp_path / "two", _data(lines))
+    code = (
+        "import os, signal, sys\n"
+        "from pathlib import Path\n"
+        "from corpus_platform.settings_file import load_settings\n"
+        "from corpus_platform.stages.chain import open_project\n"
+        "from corpus_platform.stages.cleaned_documents import clean_documents\n"
+        "def kill(done, total):\n"
+        "    written = any(p.stat().st_size > 4 for p in Path(sys.argv[1]).rglob('documents.parquet'))\n"
+        "    if written:\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+        f"clean_documents(open_project(load_settings(Path(sys.argv[1]) / 'corpus.yaml')), {KEY!r}, progress=kill)\n"
+    )
+    killed = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "two")], capture_output=True
+    )
+    assert killed.returncode == -signal.SIGKILL
+    assert open_project(project.settings).artifact("cleaned_documents", KEY) is None
+    report = clean_documents(open_project(project.settings), KEY)
+    for name in ("documents.parquet", "tombstones.parquet", "quarantine.parquet"):
+        assert (
+            report.artifact.path(name).read_bytes() == undisturbed.artifact.path(name).read_bytes()
+        )
+
+
+def test_rd_08_documents_cut_by_four_bytes_are_refused_by_the_next_stage(tmp_path: Path) -> None:
+    project = _project(tmp_path, _data(LINES))
+    path = clean_documents(project, KEY).artifact.path("documents.parquet")
+    path.chmod(0o644)
+    path.write_bytes(path.read_bytes()[:-4])
+    with pytest.raises(CorpusError, match=r"documents\.parquet"):
+        sign_documents(open_project(project.settings), KEY)
 
 
 def test_the_rules_as_written_count_what_their_known_faults_cost(tmp_path: Path) -> None:
