@@ -1,8 +1,9 @@
 """Several connections that fetch the missing parts of a file side by side.
 
-How a range is asked for is given as a function; what comes is counted, hashed and written in blocks
-of 1 MiB, so that memory does not grow with the parts. A connection that breaks goes on where it
-broke. The first error, or Ctrl-C, ends all: what was finished until then is listed in the file.
+How a range is asked for is given as a function; what comes is counted, hashed, written and marked in
+blocks, so that memory does not grow with the parts, and neither does what a killed process loses. A
+connection that breaks goes on where it broke. The first error, or Ctrl-C, ends all: what was
+finished until then is listed in the file, the rest is marked.
 """
 
 import contextlib
@@ -20,7 +21,7 @@ from corpus_platform.storage.transfer import Patience, Read
 
 __all__ = ["Answer", "Body", "Fault", "Open", "Replaced", "Tally", "Turns", "fetch_missing"]
 
-BLOCK = 1 << 20
+BLOCK = 256 << 10  # what a killed process loses of each connection
 _T = TypeVar("_T")
 _ENDS_WITHIN = 1.0  # seconds; a thread that waits for a silent server is left to find it is over
 
@@ -108,6 +109,11 @@ class Turns:
             return self._turn
 
     @property
+    def attempts(self) -> int:
+        """How many requests were made."""
+        return self._patience.attempts
+
+    @property
     def now(self) -> int:
         """The turn of a request that begins now."""
         return self._turn
@@ -168,7 +174,8 @@ class _Range:
         self.at = self.start
 
     def part(self) -> Part:
-        return Part(self.start, self.end - self.start, self.digest.hexdigest())
+        """Return what is there of it."""
+        return Part(self.start, self.at - self.start, self.digest.hexdigest())
 
 
 class _Crew:
@@ -180,7 +187,7 @@ class _Crew:
         self._done: queue.Queue[Part | BaseException] = queue.Queue()
         self._unlisted: list[Part] = []
         self._over = threading.Event()
-        # Parts begun and not yet listed: a slow disk else leaves a killed process much to repeat.
+        # Parts begun and not yet listed: a slow disk else leaves much to repeat after a power cut.
         self._unsafe = threading.Semaphore(0)
 
     def run(self, connections: int, ranges: list[_Range]) -> None:
@@ -276,5 +283,6 @@ class _Crew:
                 if not self._file.write(range_.at, block):
                     return
                 range_.at += len(block)
+                self._file.mark(range_.part())
                 self._turns.progressed()
                 self._tally.came(len(block))

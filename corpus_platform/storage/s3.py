@@ -38,7 +38,7 @@ from corpus_platform.storage.s3_requests import (
     split,
     where,
 )
-from corpus_platform.storage.transfer import Fetched, Patience, Read
+from corpus_platform.storage.transfer import Fetched, Patience, Read, Whole
 
 __all__ = ["S3Object", "connect", "get_bytes", "get_file", "has_checkpoint", "list_objects"]
 
@@ -129,12 +129,13 @@ def get_file(
     version: str | None = None,
     expect: int | None = None,
     patience: Patience | None = None,
+    whole: Whole | None = None,
 ) -> Fetched:
-    """Fetch an object to a file, going on from the parts that an earlier process left.
+    """Fetch an object to a file, going on from what an earlier process left of it.
 
     `version` is the ETag it must have, `expect` the length; without a version an object that is
-    replaced meanwhile is fetched anew. Raises SourceRefused when it is not given or not that one,
-    StorageError when it cannot be had now.
+    replaced meanwhile is fetched anew. `whole` is called just before the file gets its name. Raises
+    SourceRefused when it is not given or not that one, StorageError when it cannot be had now.
     """
     source = Source(client, url)
     patience = patience or Patience(settings, source.where)
@@ -142,7 +143,7 @@ def get_file(
     for _ in range(settings.tries):
         download = _Download(source, target, settings, tally, Turns(patience))
         try:
-            origin, sha256 = download.run(version, expect)
+            return download.run(version, expect, whole)
         except Replaced as replaced:
             if version is not None:
                 raise _other_version(source, version, replaced.etag) from replaced
@@ -151,8 +152,6 @@ def get_file(
             continue
         except OSError as error:
             raise StorageError(f"{target}: cannot be written: {error}; run again") from error
-        transferred, attempts = tally.transferred, patience.attempts
-        return Fetched(origin.bytes, sha256, True, origin.etag, transferred, attempts)
     raise StorageError(
         f"{source.where}: it was replaced during each of {settings.tries} downloads; run again"
     )
@@ -177,8 +176,8 @@ class _Download:
         self._source, self._target, self._settings = source, target, settings
         self._tally, self._turns = tally, turns
 
-    def run(self, version: str | None, expect: int | None) -> tuple[Origin, str]:
-        """Return what was published, and its sha256."""
+    def run(self, version: str | None, expect: int | None, whole: Whole | None) -> Fetched:
+        """Return what was published; `whole` hears of it before."""
         file, first = self._open(version, expect)
         with file:
             origin = file.origin
@@ -193,7 +192,18 @@ class _Download:
                 turns=self._turns,
                 tally=self._tally,
             )
-            return origin, file.publish()
+            fetched = Fetched(
+                bytes=origin.bytes,
+                sha256=file.finish(),
+                length_known=True,
+                version=origin.etag,
+                transferred=self._tally.transferred,
+                attempts=self._turns.attempts,
+            )
+            if whole is not None:
+                whole(fetched)
+            file.publish()
+            return fetched
 
     def _open(self, version: str | None, expect: int | None) -> tuple[PartsFile, Answer | None]:
         """Return the file to go on with, or a new one and the answer that brings its first part."""

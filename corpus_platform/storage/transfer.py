@@ -15,7 +15,7 @@ from urllib.parse import urlsplit, urlunsplit
 from corpus_platform.config import DownloadSettings
 from corpus_platform.errors import StorageError
 
-__all__ = ["Fetched", "Patience", "Read", "shown"]
+__all__ = ["Fetched", "Patience", "Read", "Whole", "shown"]
 
 _log = logging.getLogger(__name__)
 
@@ -37,6 +37,9 @@ class Fetched:
     version: str | None
     transferred: int
     attempts: int
+
+
+Whole = Callable[[Fetched], None]  # hears of a file that is whole, before it gets its name
 
 
 @dataclass

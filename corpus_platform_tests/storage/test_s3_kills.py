@@ -39,9 +39,11 @@ class Death(NamedTuple):
 
 DEATHS = {
     "bytes written": Death(parts.PartsFile, "write", 9, after=True),
-    "bytes written, flushed, not listed": Death(parts, "_write_list", 3),
+    "bytes written, not marked": Death(parts.PartsFile, "mark", 9),
+    "marked": Death(parts.PartsFile, "mark", 9, after=True),
+    "bytes written, flushed, not listed": Death(parts, "_write_beside", 3),
     "list written, not renamed": Death(parts.os, "replace", 3),
-    "listed": Death(parts, "_write_list", 3, after=True),
+    "listed": Death(parts.os, "replace", 3, after=True),
     "all listed, not renamed": Death(parts.PartsFile, "publish", 1),
 }
 
