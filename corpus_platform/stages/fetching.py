@@ -4,6 +4,7 @@ Each thread works in a project of its own. What a stopped thread leaves is as go
 process leaves: the next one goes on with it.
 """
 
+import contextlib
 import queue
 import threading
 import time
@@ -124,10 +125,16 @@ class _Pool:
             self._threads.append(thread)
             thread.start()
         for _ in range(self._count):
-            ended = self._ended.get()
+            ended = self._next()
             if isinstance(ended, BaseException):
                 raise ended
             yield ended
+
+    def _next(self) -> Outcome | BaseException:
+        while True:
+            # polars has a Ctrl-C end no wait: it is heard of between two of them.
+            with contextlib.suppress(queue.Empty):
+                return self._ended.get(timeout=0.2)
 
     def stop(self) -> None:
         """Have the threads end at their next byte or wait."""
