@@ -20,6 +20,7 @@ from corpus_platform.stages.cleaned_documents import DOCUMENTS, language_counts
 from corpus_platform.stages.dedup_verdicts import VERDICT_FILE, find_verdict, verdict_table
 from corpus_platform.stages.minhash_signatures import SIGNATURE_FILE
 from corpus_platform.stages.project import Project
+from corpus_platform.stages.uncleared import may_be_left_out
 from corpus_platform.storage.artifacts import Artifact
 from corpus_platform.storage.manifest import Json
 from corpus_platform.text.folding import fold
@@ -37,7 +38,8 @@ def measure_clusters(
     table = pl.read_parquet(folder / CLUSTER_FILE)
     dropped = table.filter(~pl.col("kept"))
     included, registered = list(ledger["verdicts"]), set(project.shards())
-    lost = registered.symmetric_difference([*included, *ledger["excluded"]])
+    differing = registered.symmetric_difference([*included, *ledger["excluded"]])
+    lost = [shard for shard in differing if not may_be_left_out(project, shard)]
     cleaned = _cleaned(project, included)
     digests = _digests(project, included, table)
     return {

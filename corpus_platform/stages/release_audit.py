@@ -15,6 +15,7 @@ from corpus_platform.formats.token_bin import TokenBin, open_token_bin
 from corpus_platform.stages.packed_bins import BIN_NAMES, PACKED_DOCUMENTS, bin_files
 from corpus_platform.stages.project import Project
 from corpus_platform.stages.tokenizer import TOKENIZER_FILE
+from corpus_platform.stages.uncleared import may_be_left_out
 from corpus_platform.storage.files import file_sha256
 from corpus_platform.storage.manifest import Json
 
@@ -42,7 +43,8 @@ def measure_release(
     released, misplaced = _released(bins, documents, ledger["shards"])
     differing, packed_tokens = _compare(project, ledger["shards"], released)
     tokens = sum(len(bin_.tokens) for bin_ in bins.values())
-    left_out = set(project.shards()).difference(ledger["shards"])
+    others = set(project.shards()).difference(ledger["shards"])
+    left_out = {shard for shard in others if not may_be_left_out(project, shard)}
     numbers: dict[str, float] = {
         "documents": len(documents),
         "documents_differing": differing + len(documents) - len(released) + misplaced,

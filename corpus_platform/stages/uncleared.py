@@ -13,6 +13,7 @@ __all__ = [
     "check_share_left_out",
     "included_shards",
     "left_out_inputs",
+    "may_be_left_out",
 ]
 
 ASSET = "dedup_clusters"
@@ -67,6 +68,14 @@ def included_shards(project: Project, *, pending: Collection[str | None] = ()) -
 def allowed_missing(project: Project, shard: str) -> bool:
     """Tell whether the settings name a shard that may be missing."""
     return any(fnmatchcase(shard, p) for p in project.settings.checks.allow_missing)
+
+
+def may_be_left_out(project: Project, shard: str) -> bool:
+    """Tell whether a shard is missing, and the settings let it."""
+    if not allowed_missing(project, shard) or shard not in project.shards():
+        return False
+    refusal = project.refusal(CHAIN, shard)
+    return refusal is not None and _is_missing(project, refusal, shard)
 
 
 def _is_missing(project: Project, refusal: Uncleared, shard: str) -> bool:
