@@ -149,11 +149,13 @@ class CountingProxy:
     """Stands before a server on loopback, from `with` on.
 
     `sent` are the bytes it gave to clients, headers included. `cuts` are positions in that count,
-    rising: where one is reached, the connection that reached it is broken.
+    rising: where one is reached, the connection that reached it is broken. With `bytes_per_second`
+    it is as slow as a network; loopback else fills buffers with megabytes that no client has read.
     """
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, *, bytes_per_second: float | None = None) -> None:
         self._server_port = port
+        self._bytes_per_second, self._free_at = bytes_per_second, 0.0
         self.sent = 0
         self.cuts: list[int] = []
         self._counted = threading.Condition()
@@ -196,6 +198,8 @@ class CountingProxy:
     def _pass_on(self, one: socket.socket, other: socket.socket, *, counts: bool) -> None:
         with contextlib.suppress(OSError):
             while data := one.recv(_CHUNK):
+                if counts:
+                    time.sleep(self._turn(len(data)))
                 if counts and self._cuts_after(len(data)):
                     break
                 other.sendall(data)
@@ -205,6 +209,16 @@ class CountingProxy:
         if counts:
             one.close()
             other.close()
+
+    def _turn(self, count: int) -> float:
+        """Return for how long bytes wait until the line is free."""
+        if self._bytes_per_second is None:
+            return 0.0
+        with self._counted:
+            now = time.monotonic()
+            begins = max(now, self._free_at)
+            self._free_at = begins + count / self._bytes_per_second
+            return begins - now
 
     def _cuts_after(self, count: int) -> bool:
         """Count bytes; return whether the connection is to be broken now."""
