@@ -1,7 +1,7 @@
 """Stored bytes to plain bytes: gzip, zstd and plain files, told apart by their first bytes.
 
 A file is read as a stream, every gzip member and zstd frame of it; a fault raises DamagedShard
-with its place in the file. What the plain bytes mean is for `jsonl` and `parquet` to say.
+with its place in the file. What the plain bytes mean is for `jsonl` and `warc` to say.
 """
 
 from collections.abc import Callable, Iterator
