@@ -18,6 +18,7 @@ from corpus_platform.cli import main
 from corpus_platform.settings_file import load_settings
 from corpus_platform.stages.chain import open_project
 from corpus_platform_tests.http_server import HttpServer, Served, Twist
+from corpus_platform_tests.small import write_small_corpus
 from corpus_platform_tests.storage.fetching import BIG, OBJECT, OBJECT_SHA256, OTHER, OTHER_SHA256
 
 NAMES = ("a", "b", "d")
@@ -309,3 +310,20 @@ def _wait_until(done: Callable[[], bool]) -> None:
     while not done():
         assert time.monotonic() < until
         time.sleep(0.02)
+
+
+@pytest.mark.slow
+def test_a_run_without_a_shard_that_may_be_missing_is_complete(tmp_path: Path) -> None:
+    config = write_small_corpus(tmp_path)
+    (tmp_path / "list.txt").write_text("http://127.0.0.1:9/gone.jsonl\n")
+    listing = "sources:\n  - {listing: list.txt, crawl: '2026-50'}\n"
+    missing = "checks: {allow_missing: ['2026-50/*'], max_uncleared_share: 0.5}\n"
+    config.write_text(config.read_text().replace("sources:\n", listing) + missing)
+    command = [Path(sys.executable).with_name("corpus"), "run", "--json", "result.json"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    result = json.loads((tmp_path / "result.json").read_bytes())
+    assert (result["outcome"], result["blocked"]) == ("complete", [])
+    assert result["release"]["id"] in ended.stdout
+    again = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (again.returncode, "nothing was due" in again.stdout) == (0, True)

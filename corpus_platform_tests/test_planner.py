@@ -18,6 +18,7 @@ from corpus_platform.stages.project import Project, Report
 from corpus_platform.stages.raw_shards import accept_source, fetch_shard
 from corpus_platform.stages.shuffled_bins import current_path, publish_release
 from corpus_platform.stages.tokenizer import train_tokenizer
+from corpus_platform.storage.registry import Member
 from corpus_platform_tests.faults import FAULTS, plant
 from corpus_platform_tests.small import SHARDS, register, run_chain, write_small_corpus
 
@@ -329,3 +330,23 @@ def test_a_second_chain_over_the_same_sources_agrees_in_every_content(
     project = _project(finished)
     for asset, partition in EVERYTHING:
         assert project.content(asset, partition) == other.content(asset, partition)
+
+
+def test_another_version_that_s3_lists_blocks_a_whole_copy_until_it_is_accepted(
+    tmp_path: Path,
+) -> None:
+    project = _project(write_small_corpus(tmp_path))
+    register(project)
+    fetch_shard(project, FIRST)
+    # From now on the file lies in S3, which nobody asks: the listing alone tells.
+    name = Path(project.shard(FIRST).members[0].location).name
+    for version in ("v1", "v2"):
+        member = Member(f"s3://bucket/{name}", version=version)
+        project.registry.register([dataclasses.replace(project.shard(FIRST), members=(member,))])
+    found = survey(_project(tmp_path / "corpus.yaml"))
+    state = found.of("raw_shards", FIRST)
+    assert (state.state, state.gate) == ("blocked", "source_unchanged")
+    assert f"{name}: the source lists version v2, recorded is v1" in state.reason
+    accept_source(_project(tmp_path / "corpus.yaml"), FIRST)
+    state = survey(_project(tmp_path / "corpus.yaml")).of("raw_shards", FIRST)
+    assert (state.state, state.due) == ("stale", True)

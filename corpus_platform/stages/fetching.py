@@ -25,7 +25,7 @@ from corpus_platform.storage.transfer import shown
 __all__ = ["Outcome", "Progressed", "fetch_all", "list_shards", "shards_to_fetch"]
 
 Progressed = Callable[[str, int, int | None], None]  # shard, bytes there, bytes in all
-STOPPING_SECONDS = 5.0  # a thread that waits for a silent server is not waited for longer
+STOPPING_SECONDS = 4.0  # a thread that waits for a silent server is not waited for longer
 
 
 @dataclass(frozen=True)

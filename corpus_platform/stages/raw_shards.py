@@ -20,6 +20,7 @@ from corpus_platform.storage.artifacts import Artifact
 from corpus_platform.storage.catalog import stamp
 from corpus_platform.storage.files import copy_hashed, file_sha256, safe_name
 from corpus_platform.storage.hub import access_advice
+from corpus_platform.storage.locations import file_name
 from corpus_platform.storage.manifest import MANIFEST_NAME, Json, Manifest
 from corpus_platform.storage.registry import Member, Shard
 from corpus_platform.storage.remote import MAX_SIDECAR_BYTES
@@ -60,8 +61,7 @@ class _Copy:
 
 @lru_cache(maxsize=1 << 16)
 def _file_name(location: str) -> str:
-    # The query of a URL is no part of its name, and a path may have a question mark in its name.
-    name = safe_name(legible(Path(shown(location)).name))
+    name = safe_name(legible(file_name(location)))
     return f"%{ord(name[0]):02X}{name[1:]}" if name == MANIFEST_NAME else name
 
 
@@ -92,6 +92,7 @@ def fetch_shard(project: Project, key: str, *, progress: Progress = quiet) -> Re
         if recorded is not None:
             _source_unchanged(project, key, recorded)
         if (report := making.current()) is not None:
+            _settle_downloads(project, shard)  # of a process that was killed when it had published
             return report
         try:
             report = _bring(project, shard, making, recorded, progress)
@@ -140,10 +141,14 @@ def _bring(
         }
         where = {"source": [_told(copy) for copy in copies]}
         report = making.publish(draft, list(map(Product, names)), ledger=ledger, measured=where)
+    _settle_downloads(project, shard)
+    return report
+
+
+def _settle_downloads(project: Project, shard: Shard) -> None:
     for member in shard.members:
         if member.path is None:
             project.downloads.settle(member)
-    return report
 
 
 def _told(copy: _Copy) -> dict[str, object]:
@@ -234,7 +239,7 @@ def _expected_sha256(project: Project, shard: Shard, member: Member) -> str | No
         data = project.remote.get_bytes(member.sidecar, max_bytes=MAX_SIDECAR_BYTES)
     except SourceRefused as refusal:
         raise Uncleared(ASSET, shard.key, gate="source_present", reason=str(refusal)) from None
-    name = Path(shown(member.location)).name
+    name = file_name(member.location)
     try:
         return parse_sidecar(data, location=where, file_name=name)
     except StorageError as error:  # also wrong bytes: what it says cannot be known

@@ -319,6 +319,18 @@ def test_a_bundle_that_is_broken_off_keeps_its_whole_members(
     assert list((tmp_path / "data/downloads").glob("http*")) == []
 
 
+def test_what_a_killed_process_had_stored_leaves_the_folder_of_downloads(
+    tmp_path: Path, server: HttpServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = _listed(tmp_path, server)
+    monkeypatch.setattr(project.downloads, "settle", lambda member: None)
+    fetch_shard(project, "c/a.jsonl")
+    assert len(list((tmp_path / "data/downloads").glob("http*"))) == 2
+    assert fetch_shard(_again(project), "c/a.jsonl").made is False
+    assert list((tmp_path / "data/downloads").glob("http*")) == []
+    assert _stored(project) == [SERVED]
+
+
 @pytest.mark.parametrize(
     "path", ["manifest.json", ".draft-x", "a%00b", "%2e%2e%2f%2e%2e%2fx", "y" * 3000, "a?b=manifest.json"]
 )  # fmt: skip

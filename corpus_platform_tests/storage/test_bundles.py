@@ -1,6 +1,7 @@
 """Tests of bundles: which files are joined, that nothing changes them later, and who names them."""
 
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -136,6 +137,20 @@ def test_what_two_processes_list_at_one_time_puts_no_file_into_two_shards(
     registry.register(_shards(_files("a", "b", "c", "d", "e"), registry))
     files = [file for shard in registry.all().values() for file in shard.files]
     assert sorted(files) == ["c/a", "c/b", "c/c", "c/d", "c/e"]
+
+
+def test_many_who_list_at_one_time_put_no_file_into_two_shards(tmp_path: Path) -> None:
+    names = "abcdefghij"
+
+    def list_and_register(start: int) -> None:
+        registry = Registry(tmp_path / "registry.json")
+        registry.register(_shards(_files(*names[start:], size=10 + start), registry))
+
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(list_and_register, range(6)))
+    list_and_register(0)
+    shards = Registry(tmp_path / "registry.json").all().values()
+    assert sorted(f for shard in shards for f in shard.files) == [f"c/{n}" for n in names]
 
 
 def test_a_bundle_of_the_same_name_with_other_files_changes_none(registry: Registry) -> None:
