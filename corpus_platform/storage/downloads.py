@@ -1,12 +1,13 @@
 """The folder that downloads land in: unfinished ones to go on with, and whole ones to be taken.
 
-A whole file `NAME.file` has a record beside it, `NAME.file.json`, with its source and hash; what does
-not fit its record is fetched again. By default a file leaves the folder once its shard is stored; a
+A whole file `NAME.file` has a record beside it, `NAME.file.json`, with its source and hash, which is
+there before the file is; what does not fit its record is fetched again. By default a file leaves the folder once its shard is stored; a
 cache keeps it, so that a machine that starts with an empty disk and this folder fetches nothing
 twice.
 """
 
 import contextlib
+import functools
 import json
 import os
 import shutil
@@ -20,11 +21,11 @@ from corpus_platform.storage.files import (
     file_sha256,
     publish_bytes,
     read_if_there,
-    safe_name,
 )
+from corpus_platform.storage.locations import download_name, source_of
 from corpus_platform.storage.registry import Member
 from corpus_platform.storage.remote import Remote
-from corpus_platform.storage.transfer import Fetched, Read, shown
+from corpus_platform.storage.transfer import Fetched, Read
 
 __all__ = ["Download", "Downloads"]
 
@@ -99,16 +100,16 @@ class Downloads:
         with lease.hold(self._folder / "leases" / path.name):
             fetched = self._whole(path, member, read, outdated)
             if fetched is None:
+                note = functools.partial(self._note, path, member)
                 try:
-                    fetched = self._remote.get_file(member, path, read=read)
+                    fetched = self._remote.get_file(member, path, read=read, whole=note)
                 except OSError as error:
                     raise StorageError(f"{path}: cannot be written: {error}; run again") from error
-                self._note(path, member, fetched)
             yield Download(path, fetched, self._keep)
 
     def _path(self, member: Member) -> Path:
         # `.file`: no URL, whatever it ends in, has the name of another one's record or checkpoint.
-        return self._folder / f"{safe_name(shown(member.location))}.file"
+        return self._folder / f"{download_name(member.location)}.file"
 
     def _whole(
         self, path: Path, member: Member, read: Read, outdated: Collection[str]
@@ -123,7 +124,7 @@ class Downloads:
 
     def _note(self, path: Path, member: Member, fetched: Fetched) -> None:
         record = _Record(
-            source=shown(member.location),
+            source=source_of(member.location),
             bytes=fetched.bytes,
             sha256=fetched.sha256,
             length_known=fetched.length_known,
@@ -162,7 +163,7 @@ def _read_record(path: Path) -> _Record | None:
 
 def _fits(record: _Record, member: Member) -> bool:
     return (
-        record.source == shown(member.location)
+        record.source == source_of(member.location)
         and member.sha256 in (None, record.sha256)
         and member.bytes in (None, record.bytes)
         and record.listed_version == member.listed_version

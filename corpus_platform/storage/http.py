@@ -28,7 +28,7 @@ from corpus_platform.storage.http_answers import (
 )
 from corpus_platform.storage.partial import Partial
 from corpus_platform.storage.redirects import fault_of, open_answer, parse_url
-from corpus_platform.storage.transfer import Fetched, Patience, Read, shown
+from corpus_platform.storage.transfer import Fetched, Patience, Read, Whole, shown
 
 __all__ = ["Answer", "get_bytes", "get_file"]
 
@@ -51,26 +51,32 @@ def get_file(
     expect: int | None = None,
     token: str | None = None,
     patience: Patience | None = None,
+    whole: Whole | None = None,
 ) -> Fetched:
     """Fetch a file; when this returns it is there, whole and flushed, and nothing beside it.
 
     `read` hears of all bytes that are there, resumed ones too, and of negative ones where they are
     dropped. `expect` is the size that a listing states: another size is an error. `token` is told
-    to the host of `url` alone. On any fault what is there is kept, and the next call goes on.
+    to the host of `url` alone. On any fault what is there is kept, and the next call goes on. `whole`
+    is called just before the file gets its name.
     """
     patience = patience or Patience(settings, shown(url))
     parse_url(url)  # before anything is made for it
     with Partial(target, url, read=read) as partial:
         download = _Download(url, partial, settings, patience, expect=expect, token=token)
         download.run()
-        return Fetched(
+        fetched = Fetched(
             bytes=partial.held,
+            sha256=partial.sha256,
             length_known=download.size is not None,
             version=partial.version.name if partial.version else None,
             transferred=download.transferred,
             attempts=patience.attempts,
-            sha256=partial.publish(),  # last: it forgets the rest
         )
+        if whole is not None:
+            whole(fetched)
+        partial.publish()
+        return fetched
 
 
 def get_bytes(

@@ -49,7 +49,9 @@ def identity(url: str) -> str:
     Other parts of a query may choose between files, so they count.
     """
     parts = urlsplit(url)
-    query = [p for p in parse_qsl(parts.query, True) if not _SIGNATURES.fullmatch(p[0])]
+    # Escaped bytes that are not UTF-8 stay apart.
+    said = parse_qsl(parts.query, True, errors="surrogateescape")
+    query = [(name, value) for name, value in said if not _SIGNATURES.fullmatch(name)]
     host = parts.netloc.rpartition("@")[2].lower()
     return text_sha256(json.dumps([parts.scheme.lower(), host, parts.path, query]))
 
@@ -102,6 +104,11 @@ class Partial:
     def held(self) -> int:
         """How many are held."""
         return self._held.bytes
+
+    @property
+    def sha256(self) -> str:
+        """The hash of those."""
+        return self._held.digest.hexdigest()
 
     def begin(self, version: Version, expected_size: int | None) -> None:
         """Drop what is held, and hold what comes now as the beginning of a version."""
@@ -157,7 +164,7 @@ class Partial:
             self._close_marks()
             _meta(self._target).unlink(missing_ok=True)
             flush_folder(self._target.parent)
-        sha256 = self._held.digest.hexdigest()
+        sha256 = self.sha256
         self._forget()
         return sha256
 

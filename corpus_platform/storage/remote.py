@@ -19,7 +19,7 @@ from corpus_platform.storage.globs import excluded, glob_expression, with_sideca
 from corpus_platform.storage.hub import hub_token, resolve_url
 from corpus_platform.storage.listed import Listed
 from corpus_platform.storage.registry import Member
-from corpus_platform.storage.transfer import Fetched, Patience, Read, shown
+from corpus_platform.storage.transfer import Fetched, Patience, Read, Whole, shown
 
 if TYPE_CHECKING:
     from corpus_platform.storage.http import Answer
@@ -67,10 +67,12 @@ class Remote:
 
         return (self._connect or s3.connect)(self._s3, self._download)
 
-    def get_file(self, member: Member, target: Path, *, read: Read) -> Fetched:
+    def get_file(
+        self, member: Member, target: Path, *, read: Read, whole: Whole | None = None
+    ) -> Fetched:
         """Fetch a member to a file, going on from where an earlier process ended.
 
-        Raises SourceRefused where the source does not give it, StorageError where it cannot be had.
+        `whole` is called just before the file gets its name. Raises SourceRefused where the source does not give it, StorageError where it cannot be had.
         """
         from corpus_platform.storage import http, s3
 
@@ -85,6 +87,7 @@ class Remote:
                 version=member.listed_version,
                 expect=member.bytes,
                 patience=self._patience(location),
+                whole=whole,
             )
         url, token = self._address(location)
         return http.get_file(
@@ -95,6 +98,7 @@ class Remote:
             expect=member.bytes,
             token=token,
             patience=self._patience(location),
+            whole=whole,
         )
 
     def has_checkpoint(self, member: Member, target: Path) -> bool:

@@ -2,20 +2,26 @@
 
 import hashlib
 import json
+import multiprocessing
+import os
+import signal
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
-from corpus_platform.config import DownloadSettings
+from corpus_platform.config import DownloadSettings, S3Settings
 from corpus_platform.errors import SourceRefused, StorageError
+from corpus_platform.storage import partial, parts
 from corpus_platform.storage.downloads import Downloads
 from corpus_platform.storage.registry import Member
 from corpus_platform.storage.remote import Remote
 from corpus_platform.storage.transfer import Fetched
 from corpus_platform_tests.http_server import HttpServer, Served, Twist
+from corpus_platform_tests.s3_stub import S3Stub
 from corpus_platform_tests.storage.fetching import BIG, OBJECT, OBJECT_SHA256, OTHER, OTHER_SHA256
 
 SETTINGS = DownloadSettings(tries=2, first_wait_seconds=0.001, timeout_seconds=5.0)
@@ -138,14 +144,87 @@ def test_a_broken_download_is_begun_and_goes_on(tmp_path: Path, server: HttpServ
 
 
 def test_a_signature_is_in_no_name_and_no_record(tmp_path: Path, server: HttpServer) -> None:
-    member = Member(server.url + "/o?X-Signature=5ec2e7")
+    member = Member(server.url + "/o?X-Amz-Signature=5ec2e7")
     downloads = _downloads(tmp_path, keep=True)
     _take(downloads, member, tmp_path / "first")
-    assert server.requests[0].path == "/o?X-Signature=5ec2e7"
+    assert server.requests[0].path == "/o?X-Amz-Signature=5ec2e7"
     told = [p.name.encode() + p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()]
     assert not any(b"5ec2e7" in text for text in told)
-    signed_anew = Member(server.url + "/o?X-Signature=0ther")
+    signed_anew = Member(server.url + "/o?X-Amz-Signature=0ther")
     assert _take(downloads, signed_anew, tmp_path / "second").transferred == 0
+
+
+def test_a_broken_download_goes_on_with_another_signature(
+    tmp_path: Path, server: HttpServer
+) -> None:
+    server.objects["/o"], server.twists = Served(BIG), [Twist(cut=2_000_000), Twist(503), None]
+    downloads, old = _downloads(tmp_path), Member(server.url + "/o?n=1&X-Amz-Signature=5ec2e7")
+    with pytest.raises(StorageError), downloads.get(old, read=lambda _: None):
+        pass
+    signed_anew = Member(server.url + "/o?X-Amz-Signature=0ther&n=1")
+    assert downloads.begun(signed_anew)
+    assert _take(downloads, signed_anew, tmp_path / "o").transferred == 1_000_000
+
+
+@pytest.mark.usefixtures("s3_keys")
+def test_keys_of_s3_that_differ_behind_a_question_mark_are_two_files(tmp_path: Path) -> None:
+    keys = ("a?1", "a?2", "a#1", "a", "a\n")
+    with S3Stub() as stub:
+        stub.objects = {key: key.encode() for key in keys}
+        remote = Remote(SETTINGS, S3Settings(endpoint_url=stub.url))
+        downloads = Downloads(tmp_path / "downloads", remote, keep=True)
+        for transferred in (1, 0):
+            for key in keys:
+                got = _take(downloads, Member(f"s3://crawls/{key}"), tmp_path / "o")
+                assert (tmp_path / "o").read_text() == key
+                assert got.transferred == transferred * len(key)
+
+
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload([__name__])
+
+
+STEPS = {
+    ("http", "publish"): partial.Partial,
+    ("http", "flush_folder"): partial,
+    ("s3", "publish"): parts.PartsFile,
+    ("s3", "flush_folder"): parts,
+}
+
+
+def _die(*_: object) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _take_and_die(member: Member, remote: Remote, folder: Path, place: str, step: str) -> None:
+    """Fetch a member in a process of its own, which kills itself before a step."""
+    with mock.patch.object(STEPS[place, step], step, _die):
+        _take(Downloads(folder / "downloads", remote), member, folder / "o")
+
+
+@pytest.mark.usefixtures("s3_keys")
+@pytest.mark.parametrize("place", ["http", "s3"])
+@pytest.mark.parametrize(
+    ("step", "again"),
+    # Before it has its name, when not all of it is marked; and when it just got it.
+    [("publish", partial.MARK_BYTES), ("flush_folder", 0)],
+)
+def test_a_whole_file_of_a_killed_process_is_not_fetched_again(
+    tmp_path: Path, place: str, step: str, again: int
+) -> None:
+    with HttpServer({"/o": Served(BIG)}) as server, S3Stub() as stub:
+        stub.objects = {"o": BIG}
+        remote = Remote(SETTINGS, S3Settings(endpoint_url=stub.url))
+        member = Member({"http": f"{server.url}/o", "s3": "s3://crawls/o"}[place])
+        process = FORKS.Process(target=_take_and_die, args=(member, remote, tmp_path, place, step))
+        process.start()
+        process.join(60)
+        assert process.exitcode == -signal.SIGKILL
+        downloads = Downloads(tmp_path / "downloads", remote)
+        assert downloads.begun(member)
+        got = _take(downloads, member, tmp_path / "o")
+    assert got.transferred <= again
+    assert (tmp_path / "o").read_bytes() == BIG
 
 
 NAMES = ("o", "o.json", "o.file", "o.file.json", "o.partial", "o.file.partial.json", "leases")
