@@ -91,8 +91,13 @@ class Patience:
 def shown(location: str) -> str:
     """Return a location as it may be shown and kept: without user, password and query.
 
-    A query often carries a signature, which is a secret.
+    A query often carries a signature, which is a secret. A location of S3 has none: whatever is
+    behind the bucket is the key, shown on one line.
     """
+    if location.startswith("s3://"):
+        bucket, slash, key = location.removeprefix("s3://").partition("/")
+        whole = f"s3://{bucket.rpartition('@')[2]}{slash}{key}"
+        return whole if whole.isprintable() else repr(whole)[1:-1]
     scheme = re.match(r"[a-z][a-z0-9+.-]*://", location, re.IGNORECASE)
     if scheme is None:
         return location

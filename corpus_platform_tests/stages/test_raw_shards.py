@@ -8,13 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from corpus_platform.config import Fields
 from corpus_platform.errors import SettingsError, StorageError, Uncleared
 from corpus_platform.settings_file import load_settings
 from corpus_platform.stages import raw_shards, source_lock
 from corpus_platform.stages.chain import open_project
 from corpus_platform.stages.project import Project
-from corpus_platform.stages.raw_shards import accept_source, fetch_shard
+from corpus_platform.stages.raw_shards import accept_source, fetch_shard, member_names
 from corpus_platform.stages.source_lock import lock_path, write_lock
+from corpus_platform.storage.registry import Member, Shard
 from corpus_platform_tests.small import SHARDS, register, write_small_corpus
 
 FIRST = SHARDS[0]
@@ -55,6 +57,13 @@ def test_a_shard_is_the_bytes_of_its_source_with_their_hash_and_size(project: Pr
         "verified/length": 1,  # of a local file, whose size did not change while it was read
         "verified/sha256": 0,
     }
+
+
+def test_files_in_the_store_are_called_as_their_sources() -> None:
+    locations = ["s3://b/c/a?1.jsonl.gz", "s3://b/c/a?2.jsonl.gz", "https://h/a?sig=x", "/c/a?3"]
+    shards = [Shard("c/a", (Member(location),), Fields()) for location in locations]
+    names = ["a%3F1.jsonl.gz", "a%3F2.jsonl.gz", "a", "a%3F3"]
+    assert [member_names(shard) for shard in shards] == [[name] for name in names]
 
 
 def test_a_second_call_does_nothing(project: Project) -> None:

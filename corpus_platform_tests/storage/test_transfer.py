@@ -62,10 +62,15 @@ def test_bytes_that_came_renew_patience() -> None:
     [
         ("https://user:secret@host:8/a%20b?X-Amz-Signature=s#f", "https://host:8/a%20b"),
         ("HTTPS://user:secret@host/a?sig=s", "https://host/a"),
-        ("s3://bucket/key?versionId=1", "s3://bucket/key"),
+        ("s3://user:secret@bucket/key", "s3://bucket/key"),
         ("http://[::1/a?sig=secret", "http://..."),
         ("/data/what?is#this", "/data/what?is#this"),
     ],
 )
 def test_no_secret_of_a_location_is_shown(location: str, expected: str) -> None:
     assert shown(location) == expected
+
+
+def test_all_of_a_key_of_s3_is_shown_on_one_line() -> None:
+    assert shown("s3://bucket/a@b?1#2") == "s3://bucket/a@b?1#2"
+    assert shown("s3://bucket/a\nb") == "s3://bucket/a\\nb"
