@@ -73,7 +73,8 @@ def member_names(shard: Shard) -> list[str]:
 
 def not_begun(project: Project, shard: Shard) -> Member | None:
     """Return the first member that a network would have to bring from its first byte on."""
-    if project.artifact(ASSET, shard.key) is not None:
+    stored = project.artifact(ASSET, shard.key)
+    if stored is not None and not project.store.damage(stored):
         return None
     remote = [m for m in shard.members if m.path is None]
     return next((m for m in remote if not project.downloads.begun(m)), None)

@@ -397,5 +397,7 @@ def test_what_is_being_downloaded_is_begun_and_what_is_stored_needs_nothing(
     with pytest.raises(StorageError):
         fetch_shard(project, "c/a.jsonl")
     assert not_begun(project, shard) is None
-    fetch_shard(project, "c/a.jsonl")
+    artifact = fetch_shard(project, "c/a.jsonl").artifact
     assert not_begun(project, shard) is None
+    artifact.path("a.jsonl").write_bytes(b"damaged")
+    assert not_begun(_again(project), shard) == shard.members[0]
