@@ -225,3 +225,11 @@ def test_gates_have_different_names_and_a_description() -> None:
     for gates in GATES.values():
         assert len({g.name for g in gates}) == len(gates)
         assert all(g.description.endswith(".") for g in gates)
+
+
+def test_files_that_nothing_confirms_are_warned_of_and_block_nothing() -> None:
+    sizes = {"files": 3, "files_differing": 0, "sizes_differing": 0}
+    found = _judged({**sizes, "verified/nothing": 1}, asset="raw_shards")["verified"]
+    assert (found.passed, found.warns, found.value) == (False, True, 1)
+    assert found.reason == "1 of 3 files came without a stated length or hash"
+    assert _judged({**sizes, "verified/nothing": 0}, asset="raw_shards")["verified"].passed
