@@ -110,7 +110,7 @@ def kill_at(points: list[int], proxy: CountingProxy, target: Path) -> int:
 def survives(weed: S3Server, target: Path, *, size: int, kills: int) -> float:
     """Kill a download at random points of its bytes and end it; return bytes sent per byte.
 
-    Settings are the usual ones: parts are 64 times as large as what a kill may cost of each.
+    Settings are the usual ones: parts are 32 times as large as what a kill may cost of each.
     """
     sha256 = put_big(weed, size)
     chance = random.Random(kills)
