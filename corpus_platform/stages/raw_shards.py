@@ -7,7 +7,7 @@ over a network is for `storage`, reading records is the next stage's business.
 """
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -101,8 +101,6 @@ def fetch_shard(project: Project, key: str, *, progress: Progress = quiet) -> Re
             project.failures.note(key, str(failure))
             raise
         project.failures.forget(key)
-    if any(member.changed for member in shard.members):
-        project.registry.settle(key)
     return report
 
 
@@ -120,8 +118,9 @@ def _bring(
         done += count
         progress(done, total)
 
-    accepted = project.last_generation(ASSET, shard.key) if recorded is None else None
-    outdated = frozenset(accepted.hashes().values() if accepted else ())
+    before = recorded or project.last_generation(ASSET, shard.key)
+    is_accepted = before is not None and _generation(before) != shard.generation
+    outdated = frozenset(before.hashes().values() if before and is_accepted else ())
     with making.draft() as draft:
         names = member_names(shard)
         for member, name in zip(shard.members, names, strict=True):
@@ -132,7 +131,11 @@ def _bring(
                     _downloaded(project, shard, member, draft / name, read, outdated=outdated)
                 )
         found = {copy.name: copy.sha256 for copy in copies}
-        _agree_or_drop(project, shard, found, recorded.manifest if recorded else None)
+        _agree_or_drop(
+            project, shard, found, before.manifest if before and not is_accepted else None
+        )
+        if any(member.changed for member in shard.members):
+            project.registry.settle(shard)  # first: a copy that is there is held against it
         members = [{"name": c.name, "bytes": c.bytes, "sha256": c.sha256} for c in copies]
         ledger = {
             "members": members,
@@ -144,6 +147,10 @@ def _bring(
         report = making.publish(draft, list(map(Product, names)), ledger=ledger, measured=where)
     _settle_downloads(project, shard)
     return report
+
+
+def _generation(artifact: Artifact) -> int:
+    return artifact.manifest.settings["_generation"]
 
 
 def _settle_downloads(project: Project, shard: Shard) -> None:
@@ -225,6 +232,10 @@ def _try(
             else:
                 download.drop()
             return download.fetched
+    except OSError as error:
+        raise StorageError(
+            f"shard {shard.key}: {target}: cannot be written: {error}; make room and run again"
+        ) from error
     except SourceRefused as refusal:
         advice = access_advice(member.location) if member.location.startswith("hf://") else ""
         reason = f"{refusal}; {advice}" if advice else str(refusal)
@@ -284,7 +295,7 @@ def _agree_or_drop(
 ) -> None:
     """Do as `_agree`; what was downloaded and is refused is dropped: the source may be restored."""
     try:
-        _agree(project, shard.key, found, recorded)
+        _agree(project, shard, found, recorded)
     except Uncleared:
         for member in shard.members:
             if member.path is None:
@@ -292,18 +303,24 @@ def _agree_or_drop(
         raise
 
 
-def _agree(project: Project, key: str, found: dict[str, str], recorded: Manifest | None) -> None:
-    """Raise Uncleared when the source's bytes are not those recorded, or locked."""
-    known = {o.name: o.sha256 for o in recorded.outputs} if recorded else {}
-    locked = locked_hashes(project, key)
-    for name, sha256 in found.items():
+def _agree(
+    project: Project, shard: Shard, found: Mapping[str, str], recorded: Manifest | None
+) -> None:
+    """Raise Uncleared when the source's bytes are not those recorded, or locked.
+
+    By the place of a file in its shard, since another name makes no other bytes right.
+    """
+    known = [member["sha256"] for member in recorded.ledger["members"]] if recorded else []
+    locked = list(locked_hashes(project, shard.key).values())
+    for place, name in enumerate(member_names(shard)):
         for gate, wanted in (("source_unchanged", known), ("lock", locked)):
-            if name in wanted and wanted[name] != sha256:
+            stated = wanted[place] if place < len(wanted) else None
+            if name in found and stated not in (None, found[name]):
                 reason = (
-                    f"{name}: the source has sha256 {sha256}, recorded is {wanted[name]};"
-                    f" restore the source, or take its bytes with: corpus lock --accept {key}"
+                    f"{name}: the source has sha256 {found[name]}, recorded is {stated}; restore the"
+                    f" source, or take its bytes with: corpus lock --accept {shard.key}"
                 )
-                raise Uncleared(ASSET, key, gate=gate, reason=reason)
+                raise Uncleared(ASSET, shard.key, gate=gate, reason=reason)
 
 
 def _source_unchanged(project: Project, key: str | None, artifact: Artifact) -> None:
@@ -325,8 +342,8 @@ def _source_unchanged(project: Project, key: str | None, artifact: Artifact) -> 
             _refuse_change(shard, name, what)
     stored = artifact.hashes()
     if found and any(stored.get(n) != h for n, h in found.items()):
-        _agree(project, shard.key, found, artifact.manifest)
-    _agree(project, shard.key, stored, None)
+        _agree(project, shard, found, artifact.manifest)
+    _agree(project, shard, stored, None)
 
 
 def _sha256_now(project: Project, member: Member) -> str | None:
@@ -348,7 +365,7 @@ def _ready(project: Project, key: str | None) -> None:
     _source_bytes(shard)
     if locked_hashes(project, shard.key):
         now = {n: h for m, n in _members(shard) if (h := _sha256_now(project, m)) is not None}
-        _agree(project, shard.key, now, None)
+        _agree(project, shard, now, None)
 
 
 def accept_source(project: Project, key: str) -> Shard:

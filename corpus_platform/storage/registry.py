@@ -139,13 +139,16 @@ class Registry:
             self._write(shards)
         return shards[key]
 
-    def settle(self, key: str) -> None:
-        """Take the versions that a shard's members are listed with now as those registered."""
+    def settle(self, fetched: Shard) -> None:
+        """Take the versions that a shard was fetched in as those registered.
+
+        `fetched` is the shard as it was when that began; what was listed since is a change.
+        """
         with lease.hold(self._path.with_suffix(".lease")):
-            old = self.shard(key)
+            now = self.shard(fetched.key)
             shards = dict(self._read())
-            members = tuple(replace(m, version=m.listed_version, changed=None) for m in old.members)
-            shards[key] = replace(old, members=members)
+            members = tuple(map(_settled, fetched.members, now.members))
+            shards[now.key] = replace(now, members=members)
             self._write(shards)
 
     def retire(self, key: str, *, retired: bool = True) -> Shard:
@@ -211,6 +214,14 @@ def _relisted(old: Member, new: Member) -> Member:
     if new.version is None or old.version in (None, new.version):
         return new
     return replace(new, version=old.version, changed=new.version)
+
+
+def _settled(fetched: Member, now: Member) -> Member:
+    """Return a member as it is listed now, registered in the version that was fetched."""
+    return _relisted(
+        replace(fetched, version=fetched.listed_version),
+        replace(now, version=now.listed_version, changed=None),
+    )
 
 
 def _told(member: Member) -> dict[str, str | int]:

@@ -248,6 +248,67 @@ def test_other_bytes_than_locked_are_refused_when_a_new_machine_gets_them(
     assert _stored(project) == [CHANGED]
 
 
+@pytest.mark.parametrize(("locked", "gate"), [(True, "lock"), (False, "source_unchanged")])
+def test_other_bytes_are_refused_under_another_name_of_the_file_too(
+    tmp_path: Path, server: HttpServer, locked: bool, gate: str
+) -> None:
+    server.objects["/c/b.jsonl"] = Served(CHANGED)
+    server.objects["/c/same.jsonl"] = Served(SERVED)
+    project = _listed(tmp_path, server, {"url": f"{server.url}/c/a.jsonl", "name": "x"})
+    fetch_shard(project, "c/x")
+    if locked:
+        write_lock(project, "0" * 64)
+        shutil.rmtree(tmp_path / "data")
+    moved = _listed(tmp_path, server, {"url": f"{server.url}/c/b.jsonl", "name": "x"})
+    refusal = _refusal(moved, "c/x")
+    assert refusal.gate == gate
+    assert SHA256 in refusal.reason
+    assert CHANGED_SHA256 in refusal.reason
+    moved = _listed(tmp_path, server, {"url": f"{server.url}/c/same.jsonl", "name": "x"})
+    fetch_shard(moved, "c/x")
+    assert _stored(moved, "c/x") == [SERVED]
+
+
+def test_a_kill_behind_the_last_write_leaves_a_changed_version_accepted(
+    tmp_path: Path, s3_keys: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with S3Stub() as stub:
+        stub.objects = {"p/c/a.jsonl": SERVED}
+        (tmp_path / "corpus.yaml").write_text(
+            f"sources: [{{glob: 's3://crawls/p/{{crawl}}/*'}}]\ns3: {{endpoint_url: '{stub.url}'}}"
+        )
+        project = open_project(load_settings(tmp_path / "corpus.yaml"))
+        project.registry.register(list_shards(project))
+        stub.objects["p/c/a.jsonl"] = CHANGED
+        project.registry.register(list_shards(project))
+
+        def killed(key: str) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(project.failures, "forget", killed)  # called when all is published
+        with pytest.raises(KeyboardInterrupt):
+            fetch_shard(project, "c/a.jsonl")
+        fetch_shard(_again(project), "c/a.jsonl")
+        assert _stored(project) == [CHANGED]
+
+
+def test_a_disk_that_takes_no_copy_is_named_with_the_way_out(
+    tmp_path: Path, server: HttpServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = _listed(tmp_path, server, more="")
+    config = tmp_path / "corpus.yaml"
+    config.write_text(config.read_text().replace("tries: 2", "cache_dir: cache, tries: 2"))
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(shutil, "copyfile", full)
+    with pytest.raises(
+        StorageError, match="a.jsonl: cannot be written: .*No space left.*make room"
+    ):
+        fetch_shard(open_project(load_settings(config)), "c/a.jsonl")
+
+
 def test_another_etag_in_s3_blocks_a_whole_copy_until_it_is_accepted(
     tmp_path: Path, s3_keys: None
 ) -> None:

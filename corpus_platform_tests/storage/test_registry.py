@@ -93,8 +93,18 @@ def test_what_was_fetched_settles_the_version(tmp_path: Path) -> None:
     registry = Registry(tmp_path / "registry.json")
     registry.register([_versioned("v1")])
     registry.register([_versioned("v2")])
-    registry.settle("c/1")
+    registry.settle(registry.shard("c/1"))
     assert registry.shard("c/1").members == (Member("s3://b/1", version="v2"),)
+
+
+def test_a_version_that_is_listed_while_another_is_fetched_is_a_change(tmp_path: Path) -> None:
+    registry = Registry(tmp_path / "registry.json")
+    registry.register([_versioned("v1")])
+    registry.register([_versioned("v2")])
+    fetched = registry.shard("c/1")
+    registry.register([_versioned("v3")])
+    registry.settle(fetched)
+    assert registry.shard("c/1").members == (Member("s3://b/1", version="v2", changed="v3"),)
 
 
 def test_a_listing_that_names_no_version_changes_none(tmp_path: Path) -> None:
