@@ -20,13 +20,16 @@ class Listed(NamedTuple):
     @property
     def key(self) -> str:
         """The key of a shard of this one file; raises SettingsError for what is no crawl's name."""
-        return shard_key(self.crawl, self.name, where=shown(self.member.location))
+        return shard_key(self.crawl, self.name, location=self.member.location)
 
 
-def shard_key(crawl: str, name: str, *, where: str) -> str:
+def shard_key(crawl: str, name: str, *, location: str) -> str:
     """Return `<crawl>/<name>`, with what Dagster refuses in a partition key escaped."""
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", crawl):
-        raise SettingsError(f"sources: {where}: {crawl!r} is no name of a crawl")
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", crawl) or "..." in crawl:
+        raise SettingsError(
+            f"sources: {shown(location)}: {crawl!r} is no name of a crawl: letters, digits, . _ and -"
+            " are wanted, without ..."
+        )
     # Dagster refuses control characters and `...` in partition keys; a byte of a name that is not
     # UTF-8 stands in it as a lone surrogate, which no file of ours can hold.
     safe = re.sub(

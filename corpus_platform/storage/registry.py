@@ -6,7 +6,7 @@ listing says, until it is retired. One JSON file, replaced whole under a lease.
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any  # values of a JSON object, checked where they are read
 
@@ -188,14 +188,7 @@ class Registry:
             ) from error
 
     def _write(self, shards: Mapping[str, Shard]) -> None:
-        rows = {}
-        for key, shard in shards.items():
-            row = asdict(shard)
-            row["fields"] = shard.fields.model_dump()
-            row["members"] = [_told(member) for member in shard.members]
-            del row["key"]
-            rows[key] = row
-        whole = {"format": 2, "shards": rows}
+        whole = {"format": 2, "shards": {key: _row(shard) for key, shard in shards.items()}}
         publish_bytes(self._path, (json.dumps(whole, sort_keys=True, indent=1) + "\n").encode())
 
 
@@ -224,9 +217,17 @@ def _settled(fetched: Member, now: Member) -> Member:
     )
 
 
+def _row(shard: Shard) -> dict[str, object]:
+    """Return a shard for the file. By `vars`: `asdict` copies, which took half of the time."""
+    members = [_told(member) for member in shard.members]
+    row = {**vars(shard), "fields": shard.fields.model_dump(), "members": members}
+    del row["key"]
+    return row
+
+
 def _told(member: Member) -> dict[str, str | int]:
     """Return what is known of a member; with 10,000 shards the rest would be half the file."""
-    return {name: value for name, value in asdict(member).items() if value is not None}
+    return {name: value for name, value in vars(member).items() if value is not None}
 
 
 def _shard(key: str, row: Mapping[str, Any]) -> Shard:

@@ -23,10 +23,11 @@ from corpus_platform.storage.transfer import Fetched, Patience, Read, Whole, sho
 
 if TYPE_CHECKING:
     from corpus_platform.storage.http import Answer
+    from corpus_platform.storage.s3 import S3Object
 
-__all__ = ["MAX_LISTING_BYTES", "MAX_SIDECAR_BYTES", "Connect", "Remote"]
+__all__ = ["MAX_OBJECTS", "MAX_SIDECAR_BYTES", "Connect", "Remote"]
 
-MAX_LISTING_BYTES = 256 << 20  # a million entries with hashes make about 200 MB
+MAX_OBJECTS = 1_000_000  # below the fixed part of a glob over S3, as entries of a listing
 MAX_SIDECAR_BYTES = 1 << 20  # a list of the hashes of 10,000 files
 _MAX_ANSWER_BYTES = 64 << 20  # of one page of the hub's API
 
@@ -72,7 +73,8 @@ class Remote:
     ) -> Fetched:
         """Fetch a member to a file, going on from where an earlier process ended.
 
-        `whole` is called just before the file gets its name. Raises SourceRefused where the source does not give it, StorageError where it cannot be had.
+        `whole` is called just before the file gets its name. Raises SourceRefused where the source
+        does not give it, StorageError where it cannot be had.
         """
         from corpus_platform.storage import http, s3
 
@@ -112,21 +114,32 @@ class Remote:
         """Return a small file, of this machine too; raises StorageError when it is larger."""
         if "://" not in location:
             return _read_local(Path(location), max_bytes)
-        from corpus_platform.storage import http, s3
+        from corpus_platform.storage import s3
 
         if location.startswith("s3://"):
             return s3.get_bytes(
-                self._client, location, settings=self._download, max_bytes=max_bytes
+                self._client,
+                location,
+                settings=self._download,
+                max_bytes=max_bytes,
+                patience=self._patience(location),
             )
         url, token = self._address(location)
-        return http.get_bytes(url, settings=self._download, max_bytes=max_bytes, token=token).data
+        return self._answer(url, max_bytes=max_bytes, token=token).data
 
     def get_hub(self, url: str) -> "Answer":
         """Return an answer of the Hugging Face hub's API."""
+        return self._answer(url, max_bytes=_MAX_ANSWER_BYTES, token=hub_token())
+
+    def _answer(self, url: str, *, max_bytes: int, token: str | None) -> "Answer":
         from corpus_platform.storage import http
 
         return http.get_bytes(
-            url, settings=self._download, max_bytes=_MAX_ANSWER_BYTES, token=hub_token()
+            url,
+            settings=self._download,
+            max_bytes=max_bytes,
+            token=token,
+            patience=self._patience(url),
         )
 
     def glob(self, source: SourceSettings) -> Iterator[Listed]:
@@ -135,8 +148,18 @@ class Remote:
 
         pattern = (source.glob or "").removeprefix("s3:/")
         bucket, prefix = _bucket_and_prefix(pattern)
-        found = s3.list_objects(self._client, f"s3://{bucket}/{prefix}", settings=self._download)
-        objects = {f"/{bucket}/{o.key}": o for o in found}
+        place = f"s3://{bucket}/{prefix}"
+        found = s3.list_objects(
+            self._client, place, settings=self._download, patience=self._patience(place)
+        )
+        objects: dict[str, S3Object] = {}
+        for about in found:
+            if len(objects) >= MAX_OBJECTS:
+                raise SettingsError(
+                    f"sources: {shown(place)}: {MAX_OBJECTS} objects or more below the fixed part of"
+                    " the glob; begin it with a longer one"
+                )
+            objects[f"/{bucket}/{about.key}"] = about
         expression = glob_expression(pattern)
         for path, sidecar in with_sidecars(objects):
             match = expression.fullmatch(path)

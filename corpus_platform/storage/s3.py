@@ -100,10 +100,17 @@ def list_objects(
             )
 
 
-def get_bytes(client: Any, url: str, *, settings: DownloadSettings, max_bytes: int) -> bytes:
+def get_bytes(
+    client: Any,
+    url: str,
+    *,
+    settings: DownloadSettings,
+    max_bytes: int,
+    patience: Patience | None = None,
+) -> bytes:
     """Return a small object; raises SourceRefused when it has more than `max_bytes`."""
     source = Source(client, url)
-    turns = Turns(Patience(settings, source.where))
+    turns = Turns(patience or Patience(settings, source.where))
 
     def whole() -> bytes:
         answer = source.ask(0, None)

@@ -17,9 +17,10 @@ from corpus_platform.storage.bundles import bundled_files, to_shards
 from corpus_platform.storage.globs import excluded, glob_files
 from corpus_platform.storage.hub import list_dataset
 from corpus_platform.storage.listed import Listed
-from corpus_platform.storage.listings import listing_location, read_listing
+from corpus_platform.storage.listings import MAX_LISTING_BYTES, listing_location, read_listing
+from corpus_platform.storage.locations import source_of
 from corpus_platform.storage.registry import Shard, key_order
-from corpus_platform.storage.remote import MAX_LISTING_BYTES, Remote
+from corpus_platform.storage.remote import Remote
 from corpus_platform.storage.transfer import shown
 
 __all__ = ["discover", "discover_some"]
@@ -62,7 +63,7 @@ def discover(
     """
     registered, remote = registered or {}, remote or Remote()
     bundled, found = bundled_files(registered), dict[str, Shard]()
-    claimed: dict[str, str] = {}
+    claimed: dict[str, str] = {}  # locations by key
     for source in sources:
         files = sorted(_files(source, base, remote), key=lambda f: key_order(f.key))
         files = files[: source.limit]
@@ -83,11 +84,12 @@ def discover(
 
 def _claim(claimed: dict[str, str], file: Listed) -> None:
     """Note where the file of a key lies; raises SettingsError where another has that key."""
-    key, where = file.key, shown(file.member.location)
-    if (other := claimed.setdefault(key, where)) != where:
+    key, location = file.key, file.member.location
+    other = claimed.setdefault(key, location)
+    if other != location and source_of(other) != source_of(location):
         raise SettingsError(
-            f"sources: {where} and {other} are both shard {key!r}; exclude one of them or give them"
-            " different crawls"
+            f"sources: {shown(location)} and {shown(other)} are both shard {key!r}; exclude one of"
+            " them or give them different crawls"
         )
 
 
@@ -100,7 +102,7 @@ def _name(source: SourceSettings, base: Path) -> str:
 
 def _files(source: SourceSettings, base: Path, remote: Remote) -> Iterable[Listed]:
     if source.glob is not None and source.glob.startswith("s3://"):
-        return _not_excluded(remote.glob(source), source)
+        return remote.glob(source)
     if source.glob is not None:
         return glob_files(source, base)  # which knows names relative to `base` too
     if source.huggingface is not None:
@@ -111,6 +113,9 @@ def _files(source: SourceSettings, base: Path, remote: Remote) -> Iterable[Liste
 
 
 def _not_excluded(files: Iterable[Listed], source: SourceSettings) -> Iterator[Listed]:
+    if not source.exclude:
+        yield from files
+        return
     for file in files:
         path = re.sub(r"^[a-z][a-z0-9+.-]*:/", "", shown(file.member.location))
         if not excluded(Path(path), Path("/"), source.exclude):

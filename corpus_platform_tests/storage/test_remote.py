@@ -7,6 +7,7 @@ import pytest
 
 from corpus_platform.config import DownloadSettings, S3Settings, SourceSettings
 from corpus_platform.errors import SettingsError, SourceRefused, StorageError
+from corpus_platform.storage import remote
 from corpus_platform.storage.listed import Listed
 from corpus_platform.storage.registry import Member
 from corpus_platform.storage.remote import Remote
@@ -117,14 +118,35 @@ def test_a_small_file_of_this_machine_is_read_up_to_its_limit(tmp_path: Path) ->
 
 def test_waits_between_tries_can_be_ended_by_the_caller(tmp_path: Path) -> None:
     waits: list[float] = []
-    remote = Remote(DownloadSettings(tries=3, first_wait_seconds=0.5))
-    remote.sleep = waits.append
+    waiting = Remote(DownloadSettings(tries=3, first_wait_seconds=0.5))
+    waiting.sleep = waits.append
     busy = HttpServer({"/o": Served(OBJECT)}, Twist(503), Twist(503), Twist(503))
     with busy as server, pytest.raises(StorageError, match="given up after 3 tries"):
-        remote.get_file(Member(f"{server.url}/o"), tmp_path / "o", read=lambda _: None)
+        waiting.get_file(Member(f"{server.url}/o"), tmp_path / "o", read=lambda _: None)
     assert len(waits) == 2
 
 
 def test_a_missing_object_is_refused_for_good(stub: S3Stub, tmp_path: Path) -> None:
     with pytest.raises(SourceRefused, match="crawls/gone"):
         _remote(stub).get_file(Member("s3://crawls/gone"), tmp_path / "x", read=lambda _: None)
+
+
+def test_a_glob_over_more_objects_than_fit_says_the_way_out(
+    stub: S3Stub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "MAX_OBJECTS", 2)
+    stub.objects = {"c/a.jsonl": b"", "c/b.jsonl": b""}
+    assert len(_glob(stub, glob="s3://crawls/{crawl}/*")) == 2
+    stub.objects["c/c.jsonl"] = b""
+    with pytest.raises(SettingsError, match=r"s3://crawls/: 2 objects or more .* a longer one"):
+        _glob(stub, glob="s3://crawls/{crawl}/*")
+
+
+def test_waits_for_a_small_file_can_be_ended_by_the_caller() -> None:
+    waits: list[float] = []
+    with HttpServer({"/list": Served(b"x")}) as server:
+        server.twists = [Twist(503)]
+        one = _remote()
+        one.sleep = waits.append
+        assert one.get_bytes(f"{server.url}/list", max_bytes=9) == b"x"
+    assert len(waits) == 1

@@ -151,3 +151,25 @@ def test_a_listing_that_lies_here_names_files_beside_it(tmp_path: Path) -> None:
     assert [(s.key, s.members[0].location) for s in found] == [
         ("c/x/a.jsonl", f"{tmp_path}/in/x/a.jsonl")
     ]
+
+
+def test_a_crawl_that_dagster_takes_for_no_key_is_refused(tmp_path: Path) -> None:
+    _make(tmp_path, "in/2026...40/a.jsonl")
+    with pytest.raises(SettingsError, match=r"'2026\.\.\.40' is no name of a crawl"):
+        discover([SourceSettings(glob="in/{crawl}/*")], tmp_path)
+
+
+def test_urls_that_differ_in_a_query_alone_are_not_one_shard(tmp_path: Path) -> None:
+    for number in (1, 2):
+        entry = f'[{{"url": "https://h/get?file={number}", "name": "a"}}]'
+        (tmp_path / f"{number}.json").write_text(entry)
+    sources = [SourceSettings(listing=f"{n}.json", crawl="c") for n in (1, 2)]
+    with pytest.raises(SettingsError, match="are both shard 'c/a'"):
+        discover(sources, tmp_path)
+
+
+def test_a_url_that_was_signed_twice_is_one_shard(tmp_path: Path) -> None:
+    for number in (1, 2):
+        (tmp_path / f"{number}.txt").write_text(f"https://h/a?X-Amz-Signature={number}")
+    sources = [SourceSettings(listing=f"{n}.txt", crawl="c") for n in (1, 2)]
+    assert [shard.key for shard in discover(sources, tmp_path)] == ["c/a"]
