@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 _MAX_BYTES = 4096  # of a location or name; PATH_MAX of Linux, half of what most servers take
-_CONTROL = re.compile(r"[\x00-\x1f\x7f\u2028\u2029\ud800-\udfff]")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _HOST = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::(\d{1,5}))?")
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

@@ -17,6 +17,7 @@ import msgspec
 
 from corpus_platform.config import SourceSettings
 from corpus_platform.errors import SettingsError, SourceRefused, StorageError
+from corpus_platform.storage.addresses import check_text
 from corpus_platform.storage.globs import glob_expression
 from corpus_platform.storage.listed import Listed
 from corpus_platform.storage.registry import Member
@@ -27,7 +28,6 @@ __all__ = ["MAX_FILES", "Answer", "access_advice", "hub_endpoint", "hub_token", 
 PUBLIC_ENDPOINT = "https://huggingface.co"
 MAX_FILES = 1_000_000  # entries of a tree, folders too; the largest public datasets have 100,000s
 _MAX_PAGES = 20_000  # the hub has 1,000 entries on a page, 50 where it is asked for more of each
-_MAX_PATH = 4096  # bytes; PATH_MAX of Linux
 _LOCATION = re.compile(r"hf://datasets/([^/@?#]+/[^/@?#]+)@([0-9a-f]{40})/([^?#]+)")
 _NOT_A_HUB = "that is not how the hub's API answers: check HF_ENDPOINT"
 _SAFE = "/=,+:@!~"  # in paths of locations: nothing that ends a path or begins an escape
@@ -222,16 +222,12 @@ def _fault(entry: _Entry) -> str | None:
 
 def _bad_path(path: str) -> str | None:
     """Return what is wrong with a path in a repository."""
-    try:
-        length = len(path.encode())
-    except UnicodeEncodeError:
-        return "its path is no text"
-    if length > _MAX_PATH:
-        return f"its path has {length} bytes, limit {_MAX_PATH}"
-    if re.search(r"[\x00-\x1f\x7f]", path):
-        return "its path has control characters"
     if any(part in ("", ".", "..") for part in path.split("/")):
         return "its path has an empty part, . or .."
+    try:
+        check_text(path)
+    except ValueError as error:
+        return str(error)
     return None
 
 

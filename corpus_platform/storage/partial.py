@@ -35,12 +35,13 @@ MARK_BYTES = 256 << 10  # what a killed process loses; a mark is one small write
 BLOCK = 1 << 20
 
 # Parts of a query that sign it. They are other ones with every listing, for the same file. A name
-# that is missing here costs a download from the start, one too many could join two files.
-_SIGNATURES = re.compile(
-    r"x-(amz|goog|ms)-.*|awsaccesskeyid|googleaccessid|signature|expires|policy|key-pair-id"
-    r"|(se|sig|ske|skoid|sks|skt|sktid|skv|sp|spr|sr|st|sv)",
-    re.IGNORECASE | re.ASCII,
-)
+# that is missing here costs a download from the start, one too many could join two files: so the
+# short ones count only beside the signature that they go with.
+_SIGNATURES = re.compile(r"x-(amz|goog|ms)-.*|signature|sig", re.IGNORECASE | re.ASCII)
+_BESIDE = {
+    "signature": {"awsaccesskeyid", "googleaccessid", "expires", "policy", "key-pair-id"},
+    "sig": {"se", "ske", "skoid", "sks", "skt", "sktid", "skv", "sp", "spr", "sr", "st", "sv"},
+}
 
 
 def identity(url: str) -> str:
@@ -51,7 +52,13 @@ def identity(url: str) -> str:
     parts = urlsplit(url)
     # Escaped bytes that are not UTF-8 stay apart.
     said = parse_qsl(parts.query, True, errors="surrogateescape")
-    query = [(name, value) for name, value in said if not _SIGNATURES.fullmatch(name)]
+    names = {name.lower() for name, _ in said}
+    beside = set().union(*(more for one, more in _BESIDE.items() if one in names))
+    query = [
+        (name, value)
+        for name, value in said
+        if not (_SIGNATURES.fullmatch(name) or name.lower() in beside)
+    ]
     host = parts.netloc.rpartition("@")[2].lower()
     return text_sha256(json.dumps([parts.scheme.lower(), host, parts.path, query]))
 

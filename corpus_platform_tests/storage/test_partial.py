@@ -207,6 +207,8 @@ def test_marks_of_the_version_before_do_not_count_for_the_next(target: Path) -> 
         ("https://u:p@H/a#f", "https://h/a", True),
         ("https://h/a?part=1", "https://h/a?part=2", False),
         ("https://h/a?part=1", "https://h/a", False),
+        ("https://h/a?st=1", "https://h/a?st=2", False),
+        ("https://h/a?policy=1&sp=2", "https://h/a?policy=2&sp=1", False),
         ("https://h/a?token=1", "https://h/a?token=2", False),
         ("https://h/a", "http://h/a", False),
         ("https://h/a", "https://h:8/a", False),
