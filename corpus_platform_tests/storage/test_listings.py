@@ -349,7 +349,7 @@ def test_an_entry_of_no_crawl_says_where_to_name_it() -> None:
         (b"\x1f\x8b\x08" + b"\0" * 20, "cannot be unzipped"),
         (_gzipped(b"a.gz\n" * 100)[:-9], "cannot be unzipped"),
         (_gzipped(b"a.gz\n") + b"more", "cannot be unzipped"),
-        (gzip.compress(gzip.compress(b"a.gz\n")), "is not UTF-8"),
+        (_gzipped(_gzipped(b"a.gz\n")), "is not UTF-8"),
         ("[", "not JSON"),
         ('["a.gz",]', "not JSON"),
         ('{"shards": ["a.gz"]', "not JSON"),
