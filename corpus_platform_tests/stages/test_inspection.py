@@ -126,6 +126,16 @@ def test_the_members_of_a_bundle_are_one_shard(tmp_path: Path) -> None:
     assert (found.rows, found.documents) == (3, 3)
 
 
+def test_a_broken_member_behind_the_limit_leaves_the_rows_uncounted(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"text": ["a line"] * 1000}), tmp_path / "one")  # a batch
+    whole = (tmp_path / "one").read_bytes()
+    other = _write(tmp_path, whole[:-30], "other")
+    found = _look(tmp_path / "one", other, limit=1)
+    assert (found.records, found.rows, found.failure) == (1, None, None)
+    other.write_bytes(whole)
+    assert _look(tmp_path / "one", other, limit=1).rows == 2000
+
+
 def test_an_empty_file_holds_nothing(tmp_path: Path) -> None:
     for data, stored_as in ((b"", "plain"), (gzip.compress(b""), "gzip")):
         found = _look(_write(tmp_path, data))
