@@ -4,8 +4,8 @@ At most ten hops, never in a circle, never from https to http, never to another 
 address with a user name. A token goes to the scheme, host and port it was given for, nowhere else.
 A source on the public internet never sends us to an address inside (loopback, private, link-local),
 checked before the request and at the connection it was made on; a source that is inside itself
-may, since mirrors in a company's net do, but to a link-local address (metadata of clouds) nobody
-may. Behind a proxy of the environment (HTTPS_PROXY and so on, which are honoured) names are the
+may, since mirrors in a company's net do. What a link-local address answers (metadata of clouds) is
+taken from nobody, without a redirect neither: a listing may name it as well. Behind a proxy of the environment (HTTPS_PROXY and so on, which are honoured) names are the
 proxy's to resolve, and the connection says nothing; the check before the request stays.
 """
 
@@ -71,8 +71,8 @@ def open_answer(
         )
         with contextlib.closing(response):
             peer = _peer(response)
-            if public and peer is not None and not _is_public(peer):
-                raise SourceRefused(f"{shown(url)}: redirects to {shown(str(hops[-1]))}, which is at {peer}, inside this network")  # fmt: skip
+            if peer is not None:
+                _check_place(hops, peer, public=public)
             if response.status_code not in _REDIRECTS:
                 yield response
                 return
@@ -136,11 +136,14 @@ def _next_hop(hops: list[httpx2.URL], location: str | None) -> httpx2.URL:
 def _check_address(hops: list[httpx2.URL], *, public: bool) -> None:
     """Raise SourceRefused where a redirect leads to an address inside."""
     for address in _addresses(hops[-1].host):
-        if address.is_link_local or (public and not _is_public(address)):
-            raise SourceRefused(
-                f"{shown(str(hops[0]))}: redirects to {shown(str(hops[-1]))}, which is at {address},"
-                " inside this network"
-            )
+        _check_place(hops, address, public=public)
+
+
+def _check_place(hops: list[httpx2.URL], address: _Address, *, public: bool) -> None:
+    """Raise SourceRefused for an address inside; without a redirect for a link-local one alone."""
+    if address.is_link_local or (public and not _is_public(address)):
+        way = f"redirects to {shown(str(hops[-1]))}, which " if len(hops) > 1 else ""
+        raise SourceRefused(f"{shown(str(hops[0]))}: {way}is at {address}, inside this network")
 
 
 def _addresses(host: str) -> list[_Address]:

@@ -1,5 +1,6 @@
 """Redirects lead where they may, and take no secret along."""
 
+import ipaddress
 import logging
 from pathlib import Path
 
@@ -110,6 +111,15 @@ def test_a_public_source_does_not_send_us_inside(
         monkeypatch.setattr(redirects, "_addresses", lambda host: [])
         with HttpServer({"/o": there}, host="127.0.0.3") as server:
             assert "inside this network" in refused(server, tmp_path / "o")
+
+
+def test_what_a_link_local_address_answers_is_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metadata = ipaddress.ip_address("169.254.169.254")
+    monkeypatch.setattr(redirects, "_peer", lambda response: metadata)
+    with HttpServer({"/o": V1}) as server:
+        assert "/o: is at 169.254.169.254, inside" in refused(server, tmp_path / "o")
 
 
 @pytest.mark.parametrize(
