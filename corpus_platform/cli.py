@@ -23,6 +23,7 @@ from corpus_platform.console import (
     SampleView,
     crawl_table,
     plan_lines,
+    printable,
     sample_lines,
     say,
     standard_output,
@@ -77,10 +78,10 @@ class _Commands(click.Group):
         try:
             return super().invoke(ctx)
         except CorpusError as error:
-            click.echo(f"error: {error}", err=True)
+            click.echo(f"error: {printable(str(error))}", err=True)
             ctx.exit(error.exit_code)
         except OSError as error:
-            click.echo(f"error: {error}", err=True)
+            click.echo(f"error: {printable(str(error))}", err=True)
             ctx.exit(3)
         except KeyboardInterrupt:
             click.echo("stopped; the same command goes on where this one ended", err=True)
@@ -171,8 +172,9 @@ def run(config_file: Path, json_file: Path | None) -> None:
 def _restored(shards: Sequence[str]) -> str:
     named = ", ".join(shards[:3]) + (f" and {len(shards) - 3:,} more" if len(shards) > 3 else "")
     return (
-        f"warning: the partition keys of registered shards were not in Dagster, and are there again:"
-        f" {named}; to take a shard out: corpus retire SHARD"
+        "warning: the partition keys of registered shards were not in Dagster (somebody deleted them,"
+        f" or `corpus fetch` registered the shards), and are there again: {named}; to take a shard"
+        " out: corpus retire SHARD"
     )
 
 
@@ -237,7 +239,8 @@ def _listed(project: Project) -> list[Shard]:
     except StorageError as error:
         if not project.registry.keys():
             raise
-        click.echo(f"warning: the sources cannot be listed now: {error}", err=True)
+        words = printable(str(error))
+        click.echo(f"warning: the sources cannot be listed now: {words}", err=True)
         return []
 
 
@@ -407,7 +410,7 @@ def verify(config_file: Path, *, locked: bool) -> None:
         return
     count, faults = verify_all(project, progress=_hashing())
     for fault in faults:
-        click.echo(f"{_name(fault)}: {fault.reason}")
+        click.echo(printable(f"{_name(fault)}: {fault.reason}"))
     click.echo(f"{count} artifacts verified, {len(faults)} not as recorded")
     if faults:
         click.echo("`corpus run` repairs what can be made again")
@@ -423,7 +426,7 @@ def _verify_locked(project: Project) -> None:
     if (stale := differs_from_file(project, manifest)) is not None:
         differing.append(stale)
     for line in differing:
-        click.echo(line)
+        click.echo(printable(line))
     click.echo(
         f"{len(project.shards())} shards held against the lock, {len(differing)} differences"
     )

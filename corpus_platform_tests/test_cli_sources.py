@@ -220,6 +220,20 @@ def test_inspect_shows_a_file_without_any_settings(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["x.jsonl"]
 
 
+def test_no_name_steers_the_terminal(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for name in ("a", "b"):
+        (tmp_path / "in" / f"\x1b]0;{name}\x9b31m.jsonl").write_text("{}")
+    shutil.copytree(tmp_path / "in", tmp_path / "other/in")
+    both = "sources: [{glob: 'in/*', crawl: c}, {glob: 'other/in/*', crawl: c}]"
+    (tmp_path / "corpus.yaml").write_text(both)
+    result = _corpus("plan")
+    assert result.exit_code == 2
+    assert "are both shard" in result.output
+    assert "\\x1b]0;a\\x9b31m" in result.output
+    assert not re.search("[\x1b\x9b]", result.output)
+
+
 def test_inspect_takes_fields_and_limits_from_the_settings(tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_bytes(LINES.replace(b'"text"', b'"body"'))
     (tmp_path / "corpus.yaml").write_text(
