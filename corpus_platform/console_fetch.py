@@ -21,6 +21,7 @@ from rich.table import Column
 
 from corpus_platform.console import printable, say
 from corpus_platform.stages.fetching import Outcome
+from corpus_platform.stages.raw_shards import VERIFIED
 from corpus_platform.storage.catalog import stamp
 from corpus_platform.storage.registry import Member, Shard
 
@@ -140,7 +141,7 @@ def fetched_line(outcome: Outcome) -> str:
     manifest = outcome.report.artifact.manifest
     rows = manifest.measured["source"]
     how = {row["verified"] for row in rows}
-    verified = next(v for v in ("nothing", "length", "sha256") if v in how)
+    verified = next(v for v in VERIFIED if v in how)
     size = decimal(manifest.ledger["bytes"])
     came = sum(row.get("transferred", 0) for row in rows)
     over = f", {decimal(came)} transferred" if any("transferred" in r for r in rows) else ""

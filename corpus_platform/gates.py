@@ -192,9 +192,8 @@ def _readable(numbers: Numbers, _: ChecksSettings) -> Finding:
 
 def _verified(numbers: Numbers, _: ChecksSettings) -> Finding:
     """Warn: a body that ends early looks whole where nothing says how long it is."""
-    count = numbers.get(
-        "verified/nothing", 0
-    )  # copies made before that was counted were local ones
+    # Copies that were made before this was counted were local ones.
+    count = numbers.get("verified/nothing", 0)
     reason = f"{count:,.0f} of {numbers['files']:,.0f} files came without a stated length or hash"
     return Finding("verified", count == 0, reason, value=count, limit=0.0, warns=count > 0)
 

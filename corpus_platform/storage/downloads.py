@@ -1,9 +1,9 @@
 """The folder that downloads land in: unfinished ones to go on with, and whole ones to be taken.
 
 A whole file `NAME.file` has a record beside it, `NAME.file.json`, with its source and hash, which is
-there before the file is; what does not fit its record is fetched again. By default a file leaves the folder once its shard is stored; a
-cache keeps it, so that a machine that starts with an empty disk and this folder fetches nothing
-twice.
+there before the file is; what does not fit its record is fetched again. By default a file leaves the
+folder once its shard is stored; a cache keeps it, so that a machine that starts with an empty disk
+and this folder fetches nothing twice.
 """
 
 import contextlib
@@ -94,7 +94,8 @@ class Downloads:
     ) -> Generator[Download]:
         """Give a member's file, whole; no other process fetches it while the block runs.
 
-        A file that is here with an `outdated` sha256 does not count as the member's. Raises SourceRefused where the source does not give it, StorageError where it cannot be had.
+        A file that is here with an `outdated` sha256 does not count as the member's. Raises
+        SourceRefused where the source does not give it, StorageError where it cannot be had.
         """
         path = self._path(member)
         with lease.hold(self._folder / "leases" / path.name):

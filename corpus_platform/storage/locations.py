@@ -1,7 +1,7 @@
 """What a location names, in words that may be kept: for records of files, and for their names.
 
-`transfer.shown` is for messages and drops the query of a URL; here two objects never have the same words,
-and one object has the same words whoever signed its URL, and when.
+`transfer.shown` is for messages and drops the query of a URL; here two objects never have the same
+words, and one object has the same words whoever signed its URL, and when.
 """
 
 from pathlib import PurePosixPath

@@ -295,7 +295,7 @@ def test_a_kill_behind_the_last_write_leaves_a_changed_version_accepted(
 def test_a_disk_that_takes_no_copy_is_named_with_the_way_out(
     tmp_path: Path, server: HttpServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    project = _listed(tmp_path, server, more="")
+    _listed(tmp_path, server)
     config = tmp_path / "corpus.yaml"
     config.write_text(config.read_text().replace("tries: 2", "cache_dir: cache, tries: 2"))
 
@@ -304,7 +304,7 @@ def test_a_disk_that_takes_no_copy_is_named_with_the_way_out(
 
     monkeypatch.setattr(shutil, "copyfile", full)
     with pytest.raises(
-        StorageError, match="a.jsonl: cannot be written: .*No space left.*make room"
+        StorageError, match=r"a\.jsonl: cannot be written: .*No space left.*make room"
     ):
         fetch_shard(open_project(load_settings(config)), "c/a.jsonl")
 
