@@ -38,8 +38,9 @@ from corpus_platform.settings_file import load_settings
 from corpus_platform.stages.chain import open_project
 from corpus_platform.stages.fetching import Outcome, fetch_all, list_shards, shards_to_fetch
 from corpus_platform.stages.inspection import inspect_shard, open_members
+from corpus_platform.stages.members import member_names
 from corpus_platform.stages.project import Project
-from corpus_platform.stages.raw_shards import accept_source, member_names
+from corpus_platform.stages.raw_shards import accept_source
 from corpus_platform.stages.shuffled_bins import release_in_force
 from corpus_platform.stages.source_lock import lock_path, verify_lock, write_lock
 from corpus_platform.stages.source_manifest import (

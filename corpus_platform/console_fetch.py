@@ -21,7 +21,7 @@ from rich.table import Column
 
 from corpus_platform.console import printable, say
 from corpus_platform.stages.fetching import Outcome
-from corpus_platform.stages.raw_shards import VERIFIED
+from corpus_platform.stages.members import VERIFIED
 from corpus_platform.storage.catalog import stamp
 from corpus_platform.storage.registry import Member, Shard
 

@@ -20,8 +20,8 @@ from corpus_platform.filters.batch import Batch
 from corpus_platform.filters.verdicts import Verdicts, cost_of_faults, judge
 from corpus_platform.formats.shard import ShardRecords, read_shard
 from corpus_platform.rule_settings import RULES, LowLangConfidence, RuleSettings
+from corpus_platform.stages.members import member_names
 from corpus_platform.stages.project import Making, Product, Progress, Project, Report, Stage, quiet
-from corpus_platform.stages.raw_shards import member_names
 from corpus_platform.stages.tables import TableWriter
 from corpus_platform.storage.artifacts import Artifact
 from corpus_platform.storage.files import file_sha256

@@ -1,74 +1,27 @@
 """raw_shards: brings the members of a shard from their source, unchanged, and records their hashes.
 
-A hash that the listing or a sidecar states is held against the bytes; where none is stated, the
-first bytes seen are the recorded ones. A damaged copy is fetched again; a source that no longer has
-the recorded bytes blocks its shard, until they are accepted as a new generation. How bytes come
-over a network is for `storage`, reading records is the next stage's business.
+Where no hash is stated, the first bytes seen are the recorded ones. A damaged copy is fetched again;
+a source that no longer has the recorded bytes blocks its shard, until they are accepted as a new
+generation. How one member comes is for `members`, reading records is the next stage's business.
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass
-from functools import lru_cache, partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
 
-from corpus_platform.errors import SourceRefused, StorageError, Uncleared, UsageError
+from corpus_platform.errors import StorageError, Uncleared, UsageError
+from corpus_platform.stages.members import VERIFIED, Copy, Delivery, member_names
 from corpus_platform.stages.project import Making, Product, Progress, Project, Report, Stage, quiet
 from corpus_platform.stages.source_lock import drop_pin, locked_hashes
 from corpus_platform.storage.artifacts import Artifact
 from corpus_platform.storage.catalog import stamp
-from corpus_platform.storage.files import copy_hashed, file_sha256, safe_name
-from corpus_platform.storage.hub import access_advice
-from corpus_platform.storage.locations import file_name
-from corpus_platform.storage.manifest import MANIFEST_NAME, Json, Manifest
+from corpus_platform.storage.files import file_sha256
+from corpus_platform.storage.manifest import Json, Manifest
 from corpus_platform.storage.registry import Member, Shard
-from corpus_platform.storage.remote import MAX_SIDECAR_BYTES
-from corpus_platform.storage.sidecars import parse_sidecar
-from corpus_platform.storage.transfer import Fetched, Read, shown
 
-__all__ = [
-    "STAGE",
-    "VERIFIED",
-    "accept_source",
-    "fetch_shard",
-    "legible",
-    "member_names",
-    "not_begun",
-]
+__all__ = ["STAGE", "accept_source", "fetch_shard", "not_begun"]
 
 ASSET = "raw_shards"
-# By what a file is known to be whole and right, the weakest first.
-VERIFIED = ("nothing", "length", "sha256")
-
-
-@dataclass(frozen=True)
-class _Copy:
-    """A member in the store. `verified`: by what it is known to be whole and right.
-
-    `transferred` and `attempts` are those of this fetch; None for a file of this machine.
-    """
-
-    name: str
-    source: str
-    bytes: int
-    sha256: str
-    verified: Literal["sha256", "length", "nothing"]
-    version: str | None = None
-    transferred: int | None = None
-    attempts: int | None = None
-
-
-@lru_cache(maxsize=1 << 16)
-def _file_name(location: str) -> str:
-    name = safe_name(legible(file_name(location)))
-    return f"%{ord(name[0]):02X}{name[1:]}" if name == MANIFEST_NAME else name
-
-
-def member_names(shard: Shard) -> list[str]:
-    """Return the file names of a shard's members in its artifact, in order."""
-    names = [_file_name(m.location) for m in shard.members]
-    return names if len(names) == 1 else [f"{i:05d}-{n}" for i, n in enumerate(names)]
 
 
 def not_begun(project: Project, shard: Shard) -> Member | None:
@@ -111,7 +64,7 @@ def _bring(
     recorded: Artifact | None,
     progress: Progress,
 ) -> Report:
-    total, done, copies = _source_bytes(shard), 0, list[_Copy]()
+    total, done, copies = _source_bytes(shard), 0, list[Copy]()
 
     def read(count: int) -> None:
         nonlocal done
@@ -121,32 +74,30 @@ def _bring(
     before = recorded or project.last_generation(ASSET, shard.key)
     is_accepted = before is not None and _generation(before) != shard.generation
     outdated = frozenset(before.hashes().values() if before and is_accepted else ())
+    delivery = Delivery(project, shard, read, outdated)
     with making.draft() as draft:
         names = member_names(shard)
         for member, name in zip(shard.members, names, strict=True):
-            if member.path is not None:
-                copies.append(_copied(project, shard, member, draft / name, read))
-            else:
-                copies.append(
-                    _downloaded(project, shard, member, draft / name, read, outdated=outdated)
-                )
+            copies.append(delivery.bring(member, draft / name))
         found = {copy.name: copy.sha256 for copy in copies}
-        _agree_or_drop(
-            project, shard, found, before.manifest if before and not is_accepted else None
-        )
+        known = before.manifest if before is not None and not is_accepted else None
+        _agree_or_drop(project, shard, found, known)
         if any(member.changed for member in shard.members):
             project.registry.settle(shard)  # first: a copy that is there is held against it
-        members = [{"name": c.name, "bytes": c.bytes, "sha256": c.sha256} for c in copies]
-        ledger = {
-            "members": members,
-            "bytes": sum(c.bytes for c in copies),
-            # `_`: the same bytes are the same content, however they are known to be right.
-            "_verified": dict(Counter(copy.verified for copy in copies)),
-        }
-        where = {"source": [_told(copy) for copy in copies]}
-        report = making.publish(draft, list(map(Product, names)), ledger=ledger, measured=where)
+        where = {"source": [copy.to_json() for copy in copies]}
+        products = list(map(Product, names))
+        report = making.publish(draft, products, ledger=_ledger(copies), measured=where)
     _settle_downloads(project, shard)
     return report
+
+
+def _ledger(copies: Sequence[Copy]) -> dict[str, object]:
+    return {
+        "members": [{"name": c.name, "bytes": c.bytes, "sha256": c.sha256} for c in copies],
+        "bytes": sum(c.bytes for c in copies),
+        # `_`: the same bytes are the same content, however they are known to be right.
+        "_verified": dict(Counter(copy.verified for copy in copies)),
+    }
 
 
 def _generation(artifact: Artifact) -> int:
@@ -157,119 +108,6 @@ def _settle_downloads(project: Project, shard: Shard) -> None:
     for member in shard.members:
         if member.path is None:
             project.downloads.settle(member)
-
-
-def _told(copy: _Copy) -> dict[str, object]:
-    return {name: value for name, value in asdict(copy).items() if value is not None}
-
-
-def _copied(project: Project, shard: Shard, member: Member, target: Path, read: Read) -> _Copy:
-    """Copy a member that lies on this machine."""
-    path = Path(member.location)
-    before = stamp(path)
-    try:
-        size, sha256 = copy_hashed(path, target, read=read)
-    except OSError as error:  # of a disk or a network share: another try may help
-        raise StorageError(f"shard {shard.key}: {path}: {error}; run again") from error
-    if before is None or stamp(path) != before or size != before.bytes:
-        raise StorageError(f"shard {shard.key}: {path} changed while it was read; run again")
-    project.hashes.note(path, before, sha256)
-    expected = _expected_sha256(project, shard, member)
-    _as_listed(shard, member, size, sha256, expected)
-    verified = "sha256" if expected else "length"
-    return _Copy(target.name, legible(str(path)), size, sha256, verified)
-
-
-def legible(text: str) -> str:
-    """Return a text with escapes for the bytes of a file's name that are not UTF-8."""
-    return text.encode("utf-8", "backslashreplace").decode()
-
-
-def _downloaded(
-    project: Project,
-    shard: Shard,
-    member: Member,
-    target: Path,
-    read: Read,
-    *,
-    outdated: Collection[str],
-) -> _Copy:
-    """Bring a member from another machine; wrong bytes are fetched a second time, whole."""
-    expected = _expected_sha256(project, shard, member)
-    fetch = partial(_try, project, shard, member, target, expected, read, outdated)
-    got = fetch()
-    if expected not in (None, got.sha256):
-        read(-got.bytes)
-        got = fetch()
-        _as_listed(shard, member, got.bytes, got.sha256, expected)
-    verified = "sha256" if expected else "length" if got.length_known else "nothing"
-    return _Copy(
-        name=target.name,
-        source=shown(member.location),
-        bytes=got.bytes,
-        sha256=got.sha256,
-        verified=verified,
-        version=got.version,
-        transferred=got.transferred,
-        attempts=got.attempts,
-    )
-
-
-def _try(
-    project: Project,
-    shard: Shard,
-    member: Member,
-    target: Path,
-    expected: str | None,
-    read: Read,
-    outdated: Collection[str],
-) -> Fetched:
-    """Fetch a member; it is put at `target` only if it has the expected hash, where there is one."""
-    try:
-        with project.downloads.get(member, read=read, outdated=outdated) as download:
-            if expected in (None, download.fetched.sha256):
-                download.take(target)
-            else:
-                download.drop()
-            return download.fetched
-    except OSError as error:
-        raise StorageError(
-            f"shard {shard.key}: {target}: cannot be written: {error}; make room and run again"
-        ) from error
-    except SourceRefused as refusal:
-        advice = access_advice(member.location) if member.location.startswith("hf://") else ""
-        reason = f"{refusal}; {advice}" if advice else str(refusal)
-        raise Uncleared(ASSET, shard.key, gate="source_present", reason=reason) from None
-
-
-def _expected_sha256(project: Project, shard: Shard, member: Member) -> str | None:
-    """Return the hash that the listing or a sidecar states for a member."""
-    if member.sha256 is not None or member.sidecar is None:
-        return member.sha256
-    where = shown(member.sidecar)
-    try:
-        data = project.remote.get_bytes(member.sidecar, max_bytes=MAX_SIDECAR_BYTES)
-    except SourceRefused as refusal:
-        raise Uncleared(ASSET, shard.key, gate="source_present", reason=str(refusal)) from None
-    name = file_name(member.location)
-    try:
-        return parse_sidecar(data, location=where, file_name=name)
-    except StorageError as error:  # also wrong bytes: what it says cannot be known
-        raise Uncleared(ASSET, shard.key, gate="expected", reason=str(error)) from error
-
-
-def _as_listed(shard: Shard, member: Member, size: int, sha256: str, expected: str | None) -> None:
-    """Raise Uncleared when a member is not what its listing or sidecar says."""
-    for what, found, stated in (
-        ("bytes", size, member.bytes),
-        ("sha256", sha256, expected),
-    ):
-        if stated not in (None, found):
-            reason = (
-                f"{shown(member.location)}: its listing says {what} {stated}, the source has"
-                f" {found}; correct the listing, or restore the file"
-            )
-            raise Uncleared(ASSET, shard.key, gate="expected", reason=reason)
 
 
 def _source_bytes(shard: Shard) -> int | None:

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any  # values of a JSON object
 
 from corpus_platform.errors import StorageError
+from corpus_platform.stages.members import VERIFIED, legible, member_names
 from corpus_platform.stages.project import Project
-from corpus_platform.stages.raw_shards import VERIFIED, legible, member_names
 from corpus_platform.storage.files import (
     canonical_json,
     publish_bytes,

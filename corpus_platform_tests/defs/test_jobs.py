@@ -16,7 +16,7 @@ from corpus_platform.defs.home import packaged
 from corpus_platform.defs.jobs import INGEST, JOB_OF
 from corpus_platform.defs.location import build_definitions
 from corpus_platform.settings_file import load_settings
-from corpus_platform.stages import raw_shards
+from corpus_platform.stages import members
 from corpus_platform.stages.chain import open_project
 from corpus_platform.storage.files import copy_hashed
 from corpus_platform_tests.faults import FAULTS, plant
@@ -186,7 +186,7 @@ def _fetching(
     """Run `raw_shards` alone for a shard of which nothing is stored, with another way to copy."""
     register(open_project(load_settings(config)))  # the sources of this copy
     _forget(config, "raw_shards", SHARDS[2])
-    monkeypatch.setattr(raw_shards, "copy_hashed", copy)
+    monkeypatch.setattr(members, "copy_hashed", copy)
     return _run(instance, config, "ingest_shard", SHARDS[2], ["raw_shards"])
 
 

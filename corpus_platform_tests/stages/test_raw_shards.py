@@ -11,10 +11,11 @@ import pytest
 from corpus_platform.config import Fields
 from corpus_platform.errors import SettingsError, StorageError, Uncleared
 from corpus_platform.settings_file import load_settings
-from corpus_platform.stages import raw_shards, source_lock
+from corpus_platform.stages import members, source_lock
 from corpus_platform.stages.chain import open_project
+from corpus_platform.stages.members import member_names
 from corpus_platform.stages.project import Project
-from corpus_platform.stages.raw_shards import accept_source, fetch_shard, member_names
+from corpus_platform.stages.raw_shards import accept_source, fetch_shard
 from corpus_platform.stages.source_lock import lock_path, write_lock
 from corpus_platform.storage.registry import Member, Shard
 from corpus_platform_tests.small import SHARDS, register, write_small_corpus
@@ -122,14 +123,14 @@ def test_a_source_that_is_not_there_is_refused_in_words(project: Project) -> Non
 def test_a_source_that_is_written_to_while_it_is_read_is_not_taken(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = raw_shards.copy_hashed
+    real = members.copy_hashed
 
     def copy_and_touch(source: Path, target: Path, **rest) -> tuple[int, str]:
         found = real(source, target, **rest)
         os.utime(source, ns=(5, 5))
         return found
 
-    monkeypatch.setattr(raw_shards, "copy_hashed", copy_and_touch)
+    monkeypatch.setattr(members, "copy_hashed", copy_and_touch)
     with pytest.raises(StorageError, match="changed while it was read; run again"):
         fetch_shard(project, FIRST)
     assert project.artifact("raw_shards", FIRST) is None
