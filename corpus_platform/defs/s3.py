@@ -1,6 +1,7 @@
 """S3 inside Dagster: the client comes from dagster-aws's resource, made when a shard needs it.
 
-Keys and profiles are those of the environment, as for every AWS program.
+Keys and profiles are those of the environment, as for every AWS program. The resource takes no
+timeouts: those of boto3 hold, 60 seconds, whatever `download.timeout_seconds` says.
 """
 
 from typing import Any  # boto3's clients are made at run time and have no type

@@ -14,10 +14,11 @@ from urllib.parse import urlsplit
 
 from corpus_platform.config import DownloadSettings, S3Settings, SourceSettings
 from corpus_platform.errors import SettingsError, StorageError
-from corpus_platform.storage import partial
 from corpus_platform.storage.globs import excluded, glob_expression, with_sidecars
 from corpus_platform.storage.hub import hub_token, resolve_url
 from corpus_platform.storage.listed import Listed
+from corpus_platform.storage.partial import has_checkpoint
+from corpus_platform.storage.parts import has_parts
 from corpus_platform.storage.registry import Member
 from corpus_platform.storage.transfer import Fetched, Patience, Read, Whole, shown
 
@@ -53,11 +54,14 @@ class Remote:
         self.sleep: Callable[[float], None] = time.sleep
 
     def hurried(self) -> "Remote":
-        """Return one that gives up soon: for those that have a minute, such as ticks of a daemon."""
+        """Return one that gives up soon: for those that have a minute, such as ticks of a daemon.
+
+        Its client for S3 is the one of `s3`, since others may not know `timeout_seconds`.
+        """
         soon = {"tries": 2, "max_wait_seconds": 2.0, "timeout_seconds": 10.0}
         bounds = {name: min(getattr(self._download, name), most) for name, most in soon.items()}
         download = self._download.model_copy(update=bounds)
-        return Remote(download, self._s3, connect=self._connect)
+        return Remote(download, self._s3)
 
     def _patience(self, location: str) -> Patience:
         return Patience(self._download, shown(location), sleep=lambda s: self.sleep(s))
@@ -105,10 +109,8 @@ class Remote:
 
     def has_checkpoint(self, member: Member, target: Path) -> bool:
         """Tell whether a download of the member to this file was begun and can go on."""
-        from corpus_platform.storage import s3
-
         is_s3 = member.location.startswith("s3://")
-        return s3.has_checkpoint(target) if is_s3 else partial.has_checkpoint(target)
+        return has_parts(target) if is_s3 else has_checkpoint(target)
 
     def get_bytes(self, location: str, *, max_bytes: int) -> bytes:
         """Return a small file, of this machine too; raises StorageError when it is larger."""

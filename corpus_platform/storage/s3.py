@@ -28,7 +28,7 @@ from corpus_platform.storage.connections import (
     Turns,
     fetch_missing,
 )
-from corpus_platform.storage.parts import Origin, PartsFile, has_parts
+from corpus_platform.storage.parts import Origin, PartsFile
 from corpus_platform.storage.s3_requests import (
     KEYS,
     OutOfRange,
@@ -40,7 +40,7 @@ from corpus_platform.storage.s3_requests import (
 )
 from corpus_platform.storage.transfer import Fetched, Patience, Read, Whole
 
-__all__ = ["S3Object", "connect", "get_bytes", "get_file", "has_checkpoint", "list_objects"]
+__all__ = ["S3Object", "connect", "get_bytes", "get_file", "list_objects"]
 
 
 @dataclass(frozen=True)
@@ -162,11 +162,6 @@ def get_file(
     raise StorageError(
         f"{source.where}: it was replaced during each of {settings.tries} downloads; run again"
     )
-
-
-def has_checkpoint(target: Path) -> bool:
-    """Tell whether a download to this file was begun and can go on."""
-    return has_parts(target)
 
 
 class _Download:

@@ -150,3 +150,13 @@ def test_waits_for_a_small_file_can_be_ended_by_the_caller() -> None:
         one.sleep = waits.append
         assert one.get_bytes(f"{server.url}/list", max_bytes=9) == b"x"
     assert len(waits) == 1
+
+
+def test_in_a_hurry_a_silent_s3_is_given_up_by_the_settings(stub: S3Stub) -> None:
+    def patient(*_: object) -> None:
+        raise AssertionError("a client that knows no timeouts")
+
+    stub.objects = {"c/a.jsonl": b""}
+    usual = Remote(SETTINGS, S3Settings(endpoint_url=stub.url), connect=patient)
+    found = usual.hurried().glob(SourceSettings(glob="s3://crawls/{crawl}/*"))
+    assert [file.key for file in found] == ["c/a.jsonl"]

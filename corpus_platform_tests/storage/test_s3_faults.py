@@ -19,6 +19,7 @@ import pytest
 from corpus_platform.config import DownloadSettings, S3Settings
 from corpus_platform.errors import SettingsError, SourceRefused, StorageError
 from corpus_platform.storage import parts, s3
+from corpus_platform.storage.parts import has_parts
 from corpus_platform.storage.transfer import Fetched, Patience
 from corpus_platform_tests.s3_server import ACCESS_KEY, SECRET_KEY
 from corpus_platform_tests.s3_stub import Reply, Request, S3Stub, refusal
@@ -120,14 +121,14 @@ def test_parts_that_an_earlier_process_left_are_not_fetched_again(loss: Loss) ->
     loss.settings = SETTINGS.model_copy(update={"connections": 1})
     with pytest.raises(SourceRefused):
         loss.fetch()
-    assert s3.has_checkpoint(loss.target)
+    assert has_parts(loss.target)
     assert loss.told == 3072
     loss.told, loss.stub.before = 0, lambda n, request: None
     loss.stub.requests.clear()
     fetched = loss.fetch()
     assert (fetched.sha256, fetched.transferred, loss.told) == (sha(DATA), 5000 - 3072, 5000)
     assert loss.stub.ranges == ["bytes=3072-4095", "bytes=4096-4999"]
-    assert not s3.has_checkpoint(loss.target)
+    assert not has_parts(loss.target)
 
 
 def test_memory_is_bounded_by_blocks_not_by_parts(loss: Loss) -> None:

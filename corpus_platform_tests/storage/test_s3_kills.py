@@ -16,6 +16,7 @@ import pytest
 
 from corpus_platform.config import DownloadSettings, S3Settings
 from corpus_platform.storage import parts, s3
+from corpus_platform.storage.parts import has_parts
 from corpus_platform.storage.transfer import Fetched
 from corpus_platform_tests.s3_server import BUCKET, CountingProxy, S3Server, set_keys
 
@@ -117,7 +118,7 @@ def survives(weed: S3Server, target: Path, *, size: int, kills: int) -> float:
     points = sorted(chance.randrange(1, size * 19 // 20) for _ in range(kills))
     with CountingProxy(weed.port, bytes_per_second=20e6) as proxy:
         assert kill_at(points, proxy, target) == kills
-        assert s3.has_checkpoint(target)
+        assert has_parts(target)
         fetched = download(proxy.url, target)
         sent = proxy.sent
     assert fetched.sha256 == sha256
