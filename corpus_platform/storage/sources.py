@@ -8,7 +8,7 @@ the stage `raw_shards`.
 import logging
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 
 from corpus_platform.config import SourceSettings
@@ -66,7 +66,7 @@ def discover(
     claimed: dict[str, str] = {}  # locations by key
     for source in sources:
         files = sorted(_files(source, base, remote), key=lambda f: key_order(f.key))
-        files = files[: source.limit]
+        files = _first(files, source.limit, {*registered, *bundled})
         if not files:
             _log.warning("sources: %s lists no file", _name(source, base))
         for file in files:
@@ -80,6 +80,13 @@ def discover(
         )
         found.update((shard.key, shard) for shard in shards)
     return [found[key] for key in sorted(found, key=key_order)]
+
+
+def _first(files: list[Listed], limit: int | None, known: Set[str]) -> list[Listed]:
+    """Return the first files, and those further on that are registered: they may have moved."""
+    if limit is None:
+        return files
+    return files[:limit] + [file for file in files[limit:] if file.key in known]
 
 
 def _claim(claimed: dict[str, str], file: Listed) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from corpus_platform.config import Fields, SourceSettings
 from corpus_platform.errors import SettingsError
-from corpus_platform.storage.registry import Shard
+from corpus_platform.storage.registry import Member, Shard
 from corpus_platform.storage.sources import discover, discover_some
 
 
@@ -173,3 +173,12 @@ def test_a_url_that_was_signed_twice_is_one_shard(tmp_path: Path) -> None:
         (tmp_path / f"{number}.txt").write_text(f"https://h/a?X-Amz-Signature={number}")
     sources = [SourceSettings(listing=f"{n}.txt", crawl="c") for n in (1, 2)]
     assert [shard.key for shard in discover(sources, tmp_path)] == ["c/a"]
+
+
+def test_what_is_registered_is_listed_beyond_a_limit_too(tmp_path: Path) -> None:
+    _make(tmp_path, "c1/a", "c1/b", "c1/c")
+    registered = {"c1/c": Shard("c1/c", (Member("/moved/c"),), Fields())}
+    source = SourceSettings(glob="{crawl}/*", limit=1)
+    found = discover([source], tmp_path, registered=registered)
+    assert [s.key for s in found] == ["c1/a", "c1/c"]
+    assert found[1].members[0].location == str(tmp_path / "c1/c")
