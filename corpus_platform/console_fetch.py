@@ -27,6 +27,7 @@ from corpus_platform.storage.registry import Member, Shard
 
 __all__ = ["FetchView", "fetched_line"]
 
+DRAWN_SECONDS = 0.1  # between sums over all shards: of 10,000 they take longer than the bytes
 LINE_SECONDS = 30.0  # between lines about what is at work, where there is no terminal
 
 
@@ -56,6 +57,7 @@ class FetchView:
         self._at_work: set[str] = set()
         self._speaking = threading.Lock()
         self._spoke, self._said = time.monotonic(), 0
+        self._drew = 0.0
 
     def progressed(self, shard: str, done: int, total: int | None) -> None:
         """Show how much of a shard is there."""
@@ -69,7 +71,8 @@ class FetchView:
         if shard not in self._bars:
             self._bars[shard] = self._progress.add_task(f"  {printable(shard)}", total=total)
         self._progress.update(self._bars[shard], completed=done, total=total)
-        self._show_all()
+        if time.monotonic() - self._drew >= DRAWN_SECONDS:
+            self._show_all()
 
     def ended(self, outcome: Outcome) -> None:
         """Say what became of a shard."""
@@ -81,6 +84,7 @@ class FetchView:
         say(self._console, f"  {self._ended}/{self._count} {fetched_line(outcome)}")
 
     def _show_all(self) -> None:
+        self._drew = time.monotonic()
         done = sum(list(self._there.values()))
         words = f"{self._ended} of {self._count} shards"
         total = _sum(list(self._sizes.values()))

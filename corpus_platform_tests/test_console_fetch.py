@@ -120,3 +120,17 @@ def test_the_line_of_a_local_shard_tells_of_no_network(tmp_path: Path) -> None:
     project.registry.register([Shard("c/o", (Member(str(tmp_path / "o")),), Fields())])
     line = fetched_line(Outcome("c/o", fetch_shard(project, "c/o")))
     assert line == "c/o: 1.0 kB; verified by length"
+
+
+def test_all_shards_are_summed_up_ten_times_a_second_at_most(
+    clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    console, _ = _lines(terminal=True)
+    sums: list[object] = []
+    real = console_fetch._sum
+    with FetchView(console, [_shard("c/a", 3000)]) as view:
+        monkeypatch.setattr(console_fetch, "_sum", lambda s: sums.append(s) or real(s))
+        for number in range(1000):
+            clock[0] = number / 1000
+            view.progressed("c/a", number, 3000)
+    assert len(sums) <= 10
