@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import dagster as dg
 import psutil
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -28,7 +29,7 @@ from corpus_platform.defs.workers import (
     fail_unfinished,
     no_room,
 )
-from corpus_platform.errors import StageFailed, place
+from corpus_platform.errors import StageFailed, StorageError, place
 from corpus_platform.planner import Blocked, Survey, survey
 from corpus_platform.stages.project import Project
 from corpus_platform.stages.source_manifest import write_source_manifest
@@ -94,8 +95,8 @@ def _run(settings: Settings, config_file: Path, home: Path, watcher: Watcher) ->
         words = "the command that drove this run was killed"
         fail_unfinished(instance, words, tasks=f"{corpus.name}/")
         project = corpus.project()
-        restored = register(project, instance).restored
-        result = RunResult(survey(project), restored=restored)
+        restored, failed = _register(project, instance)
+        result = RunResult(survey(project), failed=failed, restored=restored)
         seconds: Counter[str] = Counter()
         with Workers(instance, project.workers, home / "logs", corpus=corpus.name) as workers:
             for assets in PHASES:
@@ -106,6 +107,20 @@ def _run(settings: Settings, config_file: Path, home: Path, watcher: Watcher) ->
         result.seconds = {name: round(value, 3) for name, value in seconds.items()}
     result.peak_rss_bytes = peak.bytes
     return result
+
+
+def _register(project: Project, instance: dg.DagsterInstance) -> tuple[tuple[str, ...], list[str]]:
+    """Register what the sources list; return restored keys, and why the sources cannot be listed.
+
+    What is registered already goes on then: a host that is down keeps no stored shard waiting.
+    """
+    try:
+        return register(project, instance).restored, []
+    except StorageError as error:
+        if not project.registry.keys():
+            raise
+        restored = register(project, instance, listed=[]).restored
+        return restored, [f"the sources cannot be listed: {error}"]
 
 
 @contextlib.contextmanager

@@ -86,7 +86,9 @@ class Downloads:
 
     def drop(self, member: Member) -> None:
         """Remove a member's whole file, so that the next `get` asks the source; of a cache too."""
-        _drop(self._path(member))
+        path = self._path(member)
+        with lease.hold(self._lease(path)):  # another shard may be about to take it
+            _drop(path)
 
     @contextlib.contextmanager
     def get(
@@ -98,7 +100,7 @@ class Downloads:
         SourceRefused where the source does not give it, StorageError where it cannot be had.
         """
         path = self._path(member)
-        with lease.hold(self._folder / "leases" / path.name):
+        with lease.hold(self._lease(path)):
             fetched = self._whole(path, member, read, outdated)
             if fetched is None:
                 note = functools.partial(self._note, path, member)
@@ -107,6 +109,9 @@ class Downloads:
                 except OSError as error:
                     raise StorageError(f"{path}: cannot be written: {error}; run again") from error
             yield Download(path, fetched, self._keep)
+
+    def _lease(self, path: Path) -> Path:
+        return self._folder / "leases" / path.name
 
     def _path(self, member: Member) -> Path:
         # `.file`: no URL, whatever it ends in, has the name of another one's record or checkpoint.

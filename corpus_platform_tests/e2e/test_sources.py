@@ -118,6 +118,10 @@ def test_a_dataset_of_the_hub_becomes_a_release_and_a_new_commit_of_it_makes_not
         hub.push({**files, "README.md": b"words"})
         again, _ = fresh.run(environment=environment)
     assert "nothing was due: everything is current" in again.printed
+    down, about = fresh.run(environment=environment)
+    assert (down.code, about["outcome"]) == (3, "failed")
+    assert "failed: the sources cannot be listed: " in down.printed
+    assert about["release"] == result["release"]  # what is stored is none the worse for it
     assert hub.tokens("cdn") == {None}
     documents = json.loads((undisturbed.folder / "result.json").read_bytes())["crawls"]["2026-44"]
     assert result["crawls"]["hub"]["documents"] == documents["documents"]
