@@ -187,7 +187,10 @@ def _name(entry: planner.Blocked | planner.Due | Fault) -> str:
 @config_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def plan(config_file: Path, *, as_json: bool) -> None:
-    """Show what would run, and why; write nothing."""
+    """Show what would run, and why; write nothing.
+
+    What is blocked is not due: `corpus status` shows it.
+    """
     due = planner.survey(_reading(load_settings(config_file))).due
     if as_json:
         click.echo(json.dumps([dataclasses.asdict(d) for d in due], indent=1))
@@ -448,7 +451,7 @@ def _hashing() -> Callable[[int, int], None]:
 @click.option(
     "--accept",
     metavar="SHARD",
-    help="Write no lock; take the present bytes of this shard's source as its next generation.",
+    help="Take the present bytes of this shard's source as its next generation, and the shard out of the lock.",
 )
 def lock(config_file: Path, accept: str | None) -> None:
     """Pin the hashes of all stored shards in corpus.lock.
@@ -463,7 +466,7 @@ def lock(config_file: Path, accept: str | None) -> None:
         shard = accept_source(project, accept)
         click.echo(
             f"{accept}: the source's bytes count as generation {shard.generation} from now on;"
-            " `corpus run` takes them"
+            " `corpus run` takes them, and `corpus lock` after it pins them"
         )
         return
     count = write_lock(project, write_source_manifest(project).sha256)
