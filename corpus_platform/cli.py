@@ -81,6 +81,8 @@ class _Commands(click.Group):
         except CorpusError as error:
             click.echo(f"error: {printable(str(error))}", err=True)
             ctx.exit(error.exit_code)
+        except BrokenPipeError:  # the reader of a pipe has seen enough: click ends without a word
+            raise
         except OSError as error:
             click.echo(f"error: {printable(str(error))}", err=True)
             ctx.exit(3)
@@ -173,9 +175,8 @@ def run(config_file: Path, json_file: Path | None) -> None:
 def _restored(shards: Sequence[str]) -> str:
     named = ", ".join(shards[:3]) + (f" and {len(shards) - 3:,} more" if len(shards) > 3 else "")
     return (
-        "warning: the partition keys of registered shards were not in Dagster (somebody deleted them,"
-        f" or `corpus fetch` registered the shards), and are there again: {named}; to take a shard"
-        " out: corpus retire SHARD"
+        "warning: the partition keys of registered shards were not in Dagster, and are there again:"
+        f" {named}; to take a shard out: corpus retire SHARD"
     )
 
 
@@ -191,12 +192,13 @@ def plan(config_file: Path, *, as_json: bool) -> None:
 
     What is blocked is not due: `corpus status` shows it.
     """
-    due = planner.survey(_reading(load_settings(config_file))).due
+    found = planner.survey(_reading(load_settings(config_file)))
+    due = found.due
     if as_json:
         click.echo(json.dumps([dataclasses.asdict(d) for d in due], indent=1))
     else:
         console = standard_output()
-        for line in plan_lines(due):
+        for line in plan_lines(due, blocked=len(found.blocked)):
             say(console, line)
 
 
@@ -362,6 +364,10 @@ def _opened(config_file: Path, shard: str) -> tuple[list[Path], Fields, ShardRec
         fields = effective.sources[0].fields
         return [path], fields, open_members(effective, [path], fields, shard=shard)
     project = _reading(effective)
+    if shard not in project.shards():
+        raise UsageError(
+            f"{shard!r} is neither a file nor a shard; name a file, or a shard as `corpus status` does"
+        )
     entry = project.shard(shard)
     stored = project.artifact("raw_shards", shard)
     if stored is not None:
@@ -471,6 +477,12 @@ def lock(config_file: Path, accept: str | None) -> None:
         return
     count = write_lock(project, write_source_manifest(project).sha256)
     click.echo(f"{lock_path(project)}: {count} shards")
+    if left := [k for k in project.shards() if project.artifact("raw_shards", k) is None]:
+        more = f" and {len(left) - 3:,} more" if len(left) > 3 else ""
+        click.echo(
+            f"warning: not stored, and so not locked: {', '.join(map(printable, left[:3]))}{more};"
+            " lock again after `corpus run`"
+        )
 
 
 @main.command()

@@ -263,11 +263,16 @@ def _rows(crawls: Mapping[str, CrawlTally]) -> list[tuple[str, list[int]]]:
     ]
 
 
-def plan_lines(due: Sequence[Due]) -> Iterator[str]:
+def plan_lines(due: Sequence[Due], *, blocked: int = 0) -> Iterator[str]:
     """Yield what is due and why, in the order in which it would run."""
     for entry in due:
         yield f"{place(entry.asset, entry.partition)}: {entry.reason}"
-    yield f"{len(due)} due; `corpus run` makes them" if due else "nothing is due: all is current"
+    if blocked:
+        yield f"{blocked} blocked: `corpus status` says by what"
+    if due:
+        yield f"{len(due)} due; `corpus run` makes them"
+    else:
+        yield "nothing is due" if blocked else "nothing is due: all is current"
 
 
 def status_table(found: Survey) -> Table:

@@ -270,7 +270,7 @@ def test_inspect_shows_a_shard_once_it_is_stored(tmp_path: Path, server: HttpSer
     assert "3 of 3 records read are documents" in _corpus("inspect", "c/a").output
     result = _corpus("inspect", "c/x")
     assert result.exit_code == 2
-    assert "shard 'c/x' is not registered" in result.output
+    assert "error: 'c/x' is neither a file nor a shard; name a file" in result.output
 
 
 def test_ctrl_c_ends_in_seconds_and_the_next_fetch_goes_on(

@@ -110,17 +110,23 @@ def _run(settings: Settings, config_file: Path, home: Path, watcher: Watcher) ->
 
 
 def _register(project: Project, instance: dg.DagsterInstance) -> tuple[tuple[str, ...], list[str]]:
-    """Register what the sources list; return restored keys, and why the sources cannot be listed.
+    """Register what the sources list; return keys that were deleted, and why the sources cannot be
+    listed.
 
     What is registered already goes on then: a host that is down keeps no stored shard waiting.
     """
+    failed = []
     try:
-        return register(project, instance).restored, []
+        restored = register(project, instance).restored
     except StorageError as error:
         if not project.registry.keys():
             raise
         restored = register(project, instance, listed=[]).restored
-        return restored, [f"the sources cannot be listed: {error}"]
+        failed = [f"the sources cannot be listed: {error}"]
+    if restored:  # those that `corpus fetch` registered were never there
+        known = instance.get_materialized_partitions(dg.AssetKey("raw_shards"))
+        restored = tuple(key for key in restored if key in known)
+    return restored, failed
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ from typing import Any  # values of a JSON object, checked where they are read
 
 from corpus_platform.errors import SettingsError, UsageError
 from corpus_platform.stages.project import Project
+from corpus_platform.stages.uncleared import allowed_missing
 from corpus_platform.storage.catalog import FileStamp, stamp
 from corpus_platform.storage.files import canonical_json, publish_bytes, text_sha256
 
@@ -75,6 +76,8 @@ def _differing_shards(
         if artifact is None:
             if key in locked:
                 yield key, f"the lock names it, and {_why_not_stored(project, key)}"
+            elif not allowed_missing(project, key):
+                yield key, "it is neither stored nor locked: first corpus run, then corpus lock"
         elif key not in locked:
             yield key, "it is stored, and the lock does not name it; lock it: corpus lock"
         elif (stored := _pinned(artifact.manifest.ledger["members"])) != _pinned(locked[key]):
@@ -93,7 +96,7 @@ def _why_not_stored(project: Project, key: str) -> str:
 
 def _differing_manifest(wanted: str | None, found: str) -> Iterator[tuple[str | None, str]]:
     if wanted is None:
-        yield None, "the lock pins no source manifest; write it anew: corpus lock"
+        yield None, "the lock pins no source manifest: first corpus run, then corpus lock"
     elif wanted != found:
         yield (
             None,

@@ -18,6 +18,7 @@ from corpus_platform.errors import StorageError
 __all__ = ["Fetched", "Patience", "Read", "Whole", "shown"]
 
 _log = logging.getLogger(__name__)
+LONG_SECONDS = 5.0
 
 Read = Callable[[int], None]  # hears of bytes that are there; of negative ones when they are lost
 
@@ -77,7 +78,11 @@ class Patience:
                 " (download.tries); run again to go on"
             )
         seconds = self._seconds(asked or 0.0)
-        _log.info("%s: %s; trying again in %.1f s", self.where, fault, seconds)
+        # The first fault, and long waits, are what a person in front of a silent command asks for.
+        level = logging.WARNING if self.failures == 1 or seconds >= LONG_SECONDS else logging.INFO
+        words = "%s: %s; try %d of %d in %.1f s"
+        tries = (self.failures + 1, self.settings.tries)
+        _log.log(level, words, self.where, fault, *tries, seconds)
         self.sleep(seconds)
 
     def _seconds(self, asked: float) -> float:

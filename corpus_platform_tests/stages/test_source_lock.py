@@ -71,7 +71,8 @@ def test_a_stored_shard_that_is_not_locked_is_a_difference(
 ) -> None:
     (tmp_path / "c/x").write_bytes(b"x")
     register(project)
-    assert _differences(project) == []  # it is not stored
+    neither = "it is neither stored nor locked: first corpus run, then corpus lock"
+    assert _differences(project) == [("c/x", neither)]
     fetch_shard(project, "c/x")
     assert _differences(project) == [
         ("c/x", "it is stored, and the lock does not name it; lock it: corpus lock")
