@@ -14,7 +14,7 @@ from typing import Literal
 from corpus_platform.errors import SourceRefused, StorageError, Uncleared
 from corpus_platform.stages.project import Project
 from corpus_platform.storage.catalog import stamp
-from corpus_platform.storage.files import copy_hashed, safe_name
+from corpus_platform.storage.files import copy_hashed, is_special, safe_name
 from corpus_platform.storage.hub import access_advice
 from corpus_platform.storage.locations import file_name
 from corpus_platform.storage.manifest import MANIFEST_NAME
@@ -92,6 +92,8 @@ class Delivery:
 
     def _copied(self, member: Member, path: Path, target: Path) -> Copy:
         """Copy a member that lies on this machine."""
+        if is_special(path):  # a hostile list may fill the disk with it
+            raise self._uncleared("source_present", f"{path}: a pipe or a device; list files")
         before = stamp(path)
         try:
             size, sha256 = copy_hashed(path, target, read=self.read)

@@ -5,6 +5,7 @@ a source that no longer has the recorded bytes blocks its shard, until they are 
 generation. How one member comes is for `members`, reading records is the next stage's business.
 """
 
+import contextlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -51,7 +52,8 @@ def fetch_shard(project: Project, key: str, *, progress: Progress = quiet) -> Re
         try:
             report = _bring(project, shard, making, recorded, progress)
         except (Uncleared, StorageError) as failure:
-            project.failures.note(key, str(failure))
+            with contextlib.suppress(OSError):  # a full disk, which the failure itself tells
+                project.failures.note(key, str(failure))
             raise
         project.failures.forget(key)
     return report

@@ -137,7 +137,7 @@ def _read(path: Path) -> dict[str, Any]:
             raise ValueError(f"format {whole['format']!r} is unknown, 1 and 2 are read")
         if whole["format"] != 1 and recorded != found:
             raise ValueError(f"its sha256 is {found}, recorded in it is {recorded}")
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise SettingsError(
             f"{path}: not a lock file: {error!r}; restore it, or write it anew with: corpus lock"
         ) from error

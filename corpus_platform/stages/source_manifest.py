@@ -99,7 +99,7 @@ def read_source_manifest(path: Path) -> SourceManifest:
         whole = json.loads(path.read_bytes())
         manifest, recorded = SourceManifest(whole["shards"]), whole["sha256"]
         found = manifest.sha256 if whole["format"] == 1 else f"of format {whole['format']}"
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise StorageError(
             f"{path}: not a source manifest: {error!r}; the next `corpus run` writes it anew"
         ) from error

@@ -8,6 +8,7 @@ import contextlib
 import hashlib
 import json
 import os
+import stat
 import time
 import uuid
 from collections.abc import Callable
@@ -21,6 +22,7 @@ __all__ = [
     "file_sha256",
     "flush_file",
     "flush_folder",
+    "is_special",
     "publish_bytes",
     "read_if_there",
     "safe_name",
@@ -83,6 +85,15 @@ def flush_file(path: Path) -> None:
 def flush_folder(path: Path) -> None:
     """Force a folder's entries (creations, renames) to the disk."""
     flush_file(path)
+
+
+def is_special(path: Path) -> bool:
+    """Tell whether a path is a pipe or a device: opening or reading one may never end."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
 def publish_bytes(path: Path, data: bytes) -> None:

@@ -18,6 +18,8 @@ from corpus_platform.storage.files import publish_bytes
 
 __all__ = ["Member", "Registry", "Shard", "key_order"]
 
+_FORMATS = (1, 2)
+
 
 @dataclass(frozen=True)
 class Member:
@@ -175,13 +177,15 @@ class Registry:
     def _parse(self) -> dict[str, Shard]:
         try:
             raw = json.loads(self._path.read_bytes())
+            if raw["format"] not in _FORMATS:
+                raise ValueError(f"format {raw['format']} is unknown, 1 and 2 are read")
             return {
                 key: _shard(key, row)
                 for key, row in sorted(raw["shards"].items(), key=lambda row: key_order(row[0]))
             }
         except FileNotFoundError:
             return {}
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise StorageError(
                 f"{self._path}: not a registry: {error!r}; restore it from a backup, or delete it"
                 " to register all listed shards anew"

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from corpus_platform.config import DownloadSettings, S3Settings, SourceSettings
 from corpus_platform.errors import SettingsError, StorageError
+from corpus_platform.storage.files import is_special
 from corpus_platform.storage.globs import excluded, glob_expression, with_sidecars
 from corpus_platform.storage.hub import hub_token, resolve_url
 from corpus_platform.storage.listed import Listed
@@ -192,6 +193,8 @@ def _bucket_and_prefix(pattern: str) -> tuple[str, str]:
 
 
 def _read_local(path: Path, max_bytes: int) -> bytes:
+    if is_special(path):
+        raise StorageError(f"{path}: cannot be read: a pipe or a device; name a file")
     try:
         with path.open("rb") as file:
             data = file.read(max_bytes + 1)

@@ -120,6 +120,25 @@ def test_a_source_that_is_not_there_is_refused_in_words(project: Project) -> Non
         fetch_shard(project, FIRST)
 
 
+def test_a_failure_that_cannot_be_noted_is_told_all_the_same(project: Project) -> None:
+    _source(project).unlink()
+    (project.settings.storage_path / "failures").write_bytes(b"")  # no note fits, as on a full disk
+    with pytest.raises(Uncleared, match=r"source_present: .* is not there any more"):
+        fetch_shard(project, FIRST)
+
+
+def test_a_source_that_is_a_device_or_a_pipe_is_refused_and_not_read(project: Project) -> None:
+    source = _source(project)
+    source.unlink()
+    source.symlink_to("/dev/zero")
+    with pytest.raises(Uncleared, match=r"source_present: .*: a pipe or a device; list files"):
+        fetch_shard(project, FIRST)
+    source.unlink()
+    os.mkfifo(source)
+    with pytest.raises(Uncleared, match=r"source_present: .*: a pipe or a device; list files"):
+        fetch_shard(project, FIRST)
+
+
 def test_a_source_that_is_written_to_while_it_is_read_is_not_taken(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -163,9 +182,10 @@ def test_a_shard_with_other_bytes_than_locked_is_refused(project: Project) -> No
 
 
 def test_a_lock_that_is_none_is_an_error_that_says_the_way_out(project: Project) -> None:
-    lock_path(project).write_text("{", encoding="utf-8")
-    with pytest.raises(SettingsError, match=r"not a lock file: .*write it anew with: corpus lock"):
-        fetch_shard(project, FIRST)
+    for text in ("{", "[" * 100_000):
+        lock_path(project).write_text(text, encoding="utf-8")
+        with pytest.raises(SettingsError, match=r"not a lock file: .*anew with: corpus lock"):
+            fetch_shard(project, FIRST)
 
 
 def test_accepted_bytes_make_the_content_that_a_fresh_build_of_them_makes(

@@ -171,6 +171,7 @@ def test_its_own_hash_is_that_of_what_it_says(tmp_path: Path) -> None:
         (b'"planned"', b'"stored"', "its sha256 is"),
         (b'"format": 1', b'"format": 2', "of format 2"),
         (b"{", b"[", "not a source manifest"),
+        (b"{", b"[" * 100_000, "not a source manifest: RecursionError"),
         (b"planned", b"\xff", "not a source manifest"),
         (b'"sha256"', b'"other"', "not a source manifest: KeyError"),
     ],

@@ -71,6 +71,12 @@ def test_a_broken_registry_is_an_error_and_not_an_empty_one(tmp_path: Path) -> N
     path.write_text('{"shards": ')
     with pytest.raises(StorageError, match="not a registry"):
         Registry(path).shards()
+    for other in ('{"format": 99, "shards": {}}', "[" * 100_000):  # a later one; nested too deeply
+        path.write_text(other)
+        with pytest.raises(
+            StorageError, match=r"not a registry: .*(format 99 is unknown|recursion)"
+        ):
+            Registry(path).shards()
 
 
 def _versioned(version: str | None) -> Shard:

@@ -1,5 +1,6 @@
 """Tests of what is fetched by which protocol, and what a glob over S3 finds."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -114,6 +115,9 @@ def test_a_small_file_of_this_machine_is_read_up_to_its_limit(tmp_path: Path) ->
         _remote().get_bytes(str(tmp_path / "list"), max_bytes=4)
     with pytest.raises(StorageError, match="gone: cannot be read: No such file"):
         _remote().get_bytes(str(tmp_path / "gone"), max_bytes=4)
+    os.mkfifo(tmp_path / "pipe")  # opening it would wait for a writer
+    with pytest.raises(StorageError, match="pipe: cannot be read: a pipe or a device; name a file"):
+        _remote().get_bytes(str(tmp_path / "pipe"), max_bytes=4)
 
 
 def test_waits_between_tries_can_be_ended_by_the_caller(tmp_path: Path) -> None:
