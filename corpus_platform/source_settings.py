@@ -148,7 +148,9 @@ _KEYS_OF_KINDS = {
 
 
 def _no_scheme_but_s3(glob: str) -> None:
-    scheme = re.match(r"([a-z][a-z0-9+.-]*)://", glob)
+    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]*)://", glob)
+    if scheme and scheme[1].lower() in ("s3", "file") and not scheme[1].islower():
+        raise ValueError(f"{scheme[1]}:// is written in small letters: {scheme[1].lower()}://")
     if scheme and scheme[1] not in ("s3", "file"):
         raise ValueError(f"{scheme[1]}:// has no folders to look into; name a `listing` of URLs")
 

@@ -282,6 +282,10 @@ def test_values_that_do_not_fit_together_are_refused(text: str, said: str, tmp_p
             "sources.0: {crawl} in `listing` stands for the key `crawl`, which is not there",
         ),
         (
+            "sources: [{glob: 'S3://b/*', crawl: x}]",
+            "sources.0: S3:// is written in small letters: s3://",
+        ),
+        (
             "sources: [{glob: 'https://h/*', crawl: x}]",
             "sources.0: https:// has no folders to look into; name a `listing` of URLs",
         ),

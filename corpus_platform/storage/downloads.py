@@ -7,6 +7,7 @@ and this folder fetches nothing twice.
 """
 
 import contextlib
+import errno
 import functools
 import json
 import os
@@ -100,6 +101,7 @@ class Downloads:
         SourceRefused where the source does not give it, StorageError where it cannot be had.
         """
         path = self._path(member)
+        self._make_folder()
         with lease.hold(self._lease(path)):
             fetched = self._whole(path, member, read, outdated)
             if fetched is None:
@@ -109,6 +111,22 @@ class Downloads:
                 except OSError as error:
                     raise StorageError(f"{path}: cannot be written: {error}; run again") from error
             yield Download(path, fetched, self._keep)
+
+    def _make_folder(self) -> None:
+        """Make the folder; raise StorageError where nothing can be written into it."""
+        leases = self._folder / "leases"
+        try:
+            leases.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise self._unwritable(error) from error
+        if not os.access(leases, os.W_OK):
+            raise self._unwritable(PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
+
+    def _unwritable(self, error: OSError) -> StorageError:
+        return StorageError(
+            f"{self._folder}: downloads cannot be written there: {error.strerror}; allow it, or name"
+            " another folder (download.cache_dir, --cache-dir)"
+        )
 
     def _lease(self, path: Path) -> Path:
         return self._folder / "leases" / path.name

@@ -292,3 +292,14 @@ def test_the_record_says_what_is_known_of_a_file(tmp_path: Path, server: HttpSer
         "source": server.url + "/o",
         "version": '"v1"',
     }
+
+
+def test_a_folder_that_cannot_be_made_is_named_with_the_way_out(tmp_path: Path) -> None:
+    (tmp_path / "cache").write_bytes(
+        b""
+    )  # root may write everywhere, so a file stands in its place
+    downloads = Downloads(tmp_path / "cache", Remote(), keep=True)
+    member = Member("http://127.0.0.1:9/x")
+    words = r"cache: downloads cannot be written there: Not a directory; .*--cache-dir"
+    with pytest.raises(StorageError, match=words), downloads.get(member, read=lambda count: None):
+        pass
