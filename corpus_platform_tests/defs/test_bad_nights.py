@@ -24,6 +24,7 @@ def _obstruct(config: Path, shard: str) -> None:
     path.touch()
 
 
+@pytest.mark.slow
 def test_shards_that_fail_every_night_hold_up_neither_new_ones_nor_what_follows(
     daemon: Daemon,
 ) -> None:
@@ -47,6 +48,7 @@ def test_shards_that_fail_every_night_hold_up_neither_new_ones_nor_what_follows(
     assert daemon.night(NIGHT + 2 * DAY).shards == [NEW[0]]
 
 
+@pytest.mark.slow
 def test_a_file_that_vanishes_between_a_killed_tick_and_the_next_is_no_new_shard(
     daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -83,6 +85,7 @@ def test_a_new_instance_over_old_artifacts_has_their_partitions_when_their_runs_
         assert set(instance.get_dynamic_partitions(SHARDS_NAME)) == set(SHARDS)
 
 
+@pytest.mark.slow
 def test_a_release_that_is_for_a_person_to_make_is_named_in_the_heartbeat(daemon: Daemon) -> None:
     change(daemon.config, release={"when": "manual"})
     daemon.reload()

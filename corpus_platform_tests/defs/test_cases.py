@@ -331,6 +331,7 @@ def _files(small: Small, shard: str) -> dict[str, bytes]:
     return {str(p): p.read_bytes() for p in data.glob(f"*/{shard}/**/*") if p.is_file()}
 
 
+@pytest.mark.slow
 def test_a_retired_shard_is_in_nothing_that_is_made_after_and_its_files_stay(
     released: Small,
 ) -> None:

@@ -72,6 +72,7 @@ def test_a_night_without_news_makes_nothing_and_says_so(daemon: Daemon) -> None:
     assert heartbeats(daemon)[-1].startswith("Night of 2026-11-30T02:00:00+00:00: 0 new shards")
 
 
+@pytest.mark.slow
 def test_a_night_that_takes_longer_than_to_the_next_is_told_with_all_that_came_of_it(
     daemon: Daemon,
 ) -> None:
@@ -131,6 +132,7 @@ def test_nothing_is_carried_on_while_the_runs_of_the_night_are_being_made(daemon
     assert len(heartbeats(daemon)) == 2
 
 
+@pytest.mark.slow
 def test_a_changed_file_is_blocked_until_it_is_accepted_and_then_flows_on(daemon: Daemon) -> None:
     shard = SHARDS[1]
     write_shard(source(daemon.config, shard), records(500, 40))
@@ -180,6 +182,7 @@ def test_changed_settings_are_said_and_not_acted_on_before_a_reload(daemon: Daem
     assert daemon.night(NIGHT).shards == list(SHARDS)
 
 
+@pytest.mark.slow
 def test_a_shard_over_its_limit_holds_nobody_up_and_flows_on_after_a_waiver(daemon: Daemon) -> None:
     change(daemon.config, checks={"max_uncleared_share": 0.5, "min_records": 20})
     daemon.reload()
@@ -229,6 +232,7 @@ def test_a_shard_whose_run_failed_holds_nobody_up_and_is_tried_again_the_next_ni
     assert ("pack_shard", NEW[0], True) in done
 
 
+@pytest.mark.slow
 def test_a_release_is_made_once_in_a_calendar_week_where_the_settings_say_so(
     daemon: Daemon,
 ) -> None:

@@ -143,6 +143,7 @@ def test_only_runs_go_of_which_nothing_is_the_newest(instance: dg.DagsterInstanc
     assert _shown(instance) == before
 
 
+@pytest.mark.slow
 def test_failed_attempts_and_checks_and_observations_stay_as_they_are_shown(
     instance: dg.DagsterInstance,
 ) -> None:

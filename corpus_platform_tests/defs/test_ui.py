@@ -207,6 +207,7 @@ def test_the_shards_of_a_new_corpus_are_partitions_at_once(config: Path, serve: 
     assert not any("registered" in line for line in serve().said)
 
 
+@pytest.mark.slow
 def test_registered_shards_are_partitions_of_a_new_instance_too(config: Path, serve: Serve) -> None:
     path = config.parent / "source" / "2026-40" / "a.jsonl"
     path.parent.mkdir(parents=True)
@@ -239,6 +240,7 @@ def test_sources_that_cannot_be_listed_are_served_with_one_warning(
     assert "/source: cannot be listed: Not a directory" in warning
 
 
+@pytest.mark.slow
 def test_alerts_without_a_token_are_told_of(
     config: Path, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -40,6 +40,7 @@ def blocked(
     return {(b["asset"], b["partition"]): b for b in result["blocked"]}
 
 
+@pytest.mark.slow
 def test_bad_shards_are_named_and_too_many_of_them_stop_the_clusters(fresh: Corpus) -> None:
     write_bad_shards(fresh)
     ended, result = fresh.run()

@@ -37,6 +37,7 @@ def stalled(corpus: Corpus) -> Started:
     return started
 
 
+@pytest.mark.slow
 def test_an_error_in_a_stage_ends_the_run_with_its_message_and_exit_code_3(
     made: Corpus,
 ) -> None:

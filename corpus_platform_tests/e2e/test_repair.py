@@ -154,6 +154,7 @@ def test_a_stored_copy_that_no_source_can_repair_blocks_its_shard(
     assert damaged == {str(made.output(OUTPUTS["raw_shards"]).relative_to(made.data))}
 
 
+@pytest.mark.slow
 def test_a_source_that_is_gone_is_not_needed_where_a_whole_copy_is_stored(made: Corpus) -> None:
     (made.folder / SOURCE).unlink()
     before = made.products()
@@ -188,6 +189,7 @@ def test_what_hides_behind_size_and_time_is_found_by_verify_and_repaired_by_run(
     run_repairs(made, before)
 
 
+@pytest.mark.slow
 def test_files_manifests_folders_catalog_and_pointers_that_are_gone_are_made_again(
     made: Corpus,
 ) -> None:

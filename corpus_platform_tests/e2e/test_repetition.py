@@ -108,6 +108,7 @@ def current_release(corpus: Corpus) -> str:
     return json.loads((corpus.data / "releases/current.json").read_bytes())["id"]
 
 
+@pytest.mark.slow
 def test_a_limit_makes_nothing_due_and_is_in_force_at_once_until_it_is_waived(made: Corpus) -> None:
     before, runs = made.products(), len(made.dagster_runs())
     # 5 of 127 documents of each shard of the first crawl repeat lines; none of the second does.
