@@ -1,8 +1,11 @@
 """Two commands at once on one storage."""
 
+import pytest
+
 from corpus_platform_tests.e2e.command import Corpus
 
 
+@pytest.mark.slow
 def test_two_runs_at_once_make_everything_once_and_the_waiting_one_says_so(
     fresh: Corpus, undisturbed: Corpus
 ) -> None:

@@ -28,6 +28,7 @@ def elsewhere(folder: Path) -> Corpus:
     return corpus
 
 
+@pytest.mark.slow
 def test_two_workers_another_order_place_and_hash_seed_give_the_same_bytes(
     tmp_path: Path, undisturbed: Corpus
 ) -> None:
