@@ -55,12 +55,17 @@ class ShardRecords:
     def __iter__(self) -> Iterator[list[Document | Rejected]]:
         batch: list[Document | Rejected] = []
         characters = 0
-        for record in self._records():
-            batch.append(record)
-            characters += len(record.text) if isinstance(record, Document) else 0
-            if len(batch) == _BATCH_RECORDS or characters >= _BATCH_CHARACTERS:
+        try:
+            for record in self._records():
+                batch.append(record)
+                characters += len(record.text) if isinstance(record, Document) else 0
+                if len(batch) == _BATCH_RECORDS or characters >= _BATCH_CHARACTERS:
+                    yield batch
+                    batch, characters = [], 0
+        except DamagedShard:
+            if batch:  # whoever looks at a cut shard sees what stands before the cut
                 yield batch
-                batch, characters = [], 0
+            raise
         if batch:
             yield batch
 

@@ -450,3 +450,13 @@ def test_any_objects_written_as_lines_come_back(
                     assert known[name] == value or name == "id" or value in (None, "")
         else:
             assert not (isinstance(values.get("text"), str) and values["text"].isalnum())
+
+
+def test_what_stands_before_a_cut_comes_before_the_error(tmp_path: Path) -> None:
+    whole = gzip.compress(b'{"text": "one"}\n{"text": "two"}\n', mtime=0)
+    (tmp_path / "s").write_bytes(whole + whole[:-9])
+    parts = iter(read_shard([tmp_path / "s"], Fields(), shard="c/s", max_record_bytes=1000))
+    texts = [record.text for record in next(parts) if isinstance(record, Document)]
+    assert texts[:2] == ["one", "two"]
+    with pytest.raises(DamagedShard, match="cut off"):
+        next(parts)

@@ -74,7 +74,7 @@ def test_escaped_names_are_read_as_sha256sum_escapes_them() -> None:
         ("\n\n# nothing\n", "an empty list of hashes"),
         (f"{ABC[:-1]}\n", "no sha256 (64 hexadecimal digits) in 'ba78"),
         (f"{ABC}0\n", "no sha256 (64 hexadecimal digits) in 'ba78"),
-        ("<html>" + "x" * 500, "no sha256 (64 hexadecimal digits) in '<html>xxx"),
+        ("<html>" + "z" * 500, "no sha256 (64 hexadecimal digits) in '<html>zz"),
         (f"{ABC}  b.parquet\n", "no hash for 'a.parquet'; the first one is of 'b.parquet'"),
         (f"{ABC}  \x1b[2Ja\n", "the first one is of '\\x1b[2Ja'"),
         (f"{ABC}\n{NONE}\n", "2 hashes without a name, where one is wanted"),
