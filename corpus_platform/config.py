@@ -1,8 +1,8 @@
 """The settings of `corpus.yaml`: the only place that knows keys, defaults and where numbers come from.
 
 Frozen models that refuse unknown keys, wrong types and impossible values; paths are relative to the
-file. The rules' own settings are in `rule_settings`, those of sources in `source_settings`, reading
-the file is in `settings_file`.
+file. The rules' own settings are in `rule_settings`, those of sources in `source_settings`, those of
+near-copies in `dedup_settings`; reading the file is in `settings_file`.
 Sources of numbers: [S0]..[S4] are the five documents the platform was specified in.
 """
 
@@ -20,6 +20,7 @@ from pydantic import (
     StringConstraints,
 )
 
+from corpus_platform.dedup_settings import DedupSettings
 from corpus_platform.rule_settings import (
     PRESETS,
     RULES,
@@ -207,42 +208,6 @@ def _rule(name: str, fields: dict[str, object]) -> RuleSettings:
         raise ValueError(f"set: {name}.{field}: {first['msg']} (got {first['input']!r})") from error
 
 
-class DedupSettings(Section):
-    """How near-copies are found and judged."""
-
-    shingle: Literal["auto", "char", "word"] = Field(
-        "auto", description="auto: words in spaced scripts, characters in unspaced ones."
-    )
-    width: int = Field(5, ge=1, le=64, description="Units in a shingle [S1, 3.4; S4].")
-    permutations: int = Field(128, ge=8, le=1024, description="Values in a signature, k [S1, 3.4].")
-    bands: int = Field(16, ge=1, description="b; finds 0.947 of pairs at 0.8 with r = 8 [S1, 3.5].")
-    rows: int = Field(8, ge=1, description="r; b * r = k.")
-    threshold: float = Field(0.8, gt=0.0, le=1.0, description="Exact Jaccard of a near-copy [S1].")
-    keep: Literal["first_seen", "one_per_cluster"] = Field(
-        "first_seen",
-        description="first_seen: a document goes only if an earlier kept one is that similar; one_per_cluster: chains of copies keep one document [S1, 3.6].",
-    )
-
-    @pydantic.model_validator(mode="after")
-    def _bands_fit(self) -> "DedupSettings":
-        if self.bands * self.rows != self.permutations:
-            raise ValueError(
-                f"bands * rows = {self.bands} * {self.rows} = {self.bands * self.rows},"
-                f" but permutations = {self.permutations}"
-            )
-        if self.recall < 0.1:
-            raise ValueError(
-                f"bands = {self.bands}, rows = {self.rows} finds only {self.recall:.5f} of the pairs"
-                f" at threshold {self.threshold}; take more bands of fewer rows"
-            )
-        return self
-
-    @property
-    def recall(self) -> float:
-        """Chance that a pair exactly at the threshold meets in a band: 1 - (1 - s^r)^b."""
-        return 1.0 - (1.0 - self.threshold**self.rows) ** self.bands
-
-
 class TokenizerSettings(Section):
     """The tokenizer that is trained once and then frozen."""
 
@@ -354,6 +319,17 @@ class ChecksSettings(Section):
     )
     min_language_kept_share: Share = Field(
         0.1, description="Share of such a language's documents that must stay."
+    )
+    max_cluster_share: Share = Field(
+        0.01,
+        description="Documents of the largest cluster of near-copies, exact copies counted once, as a share of all: above, a template or a wrong edge has swallowed unrelated pages.",
+    )
+    min_source_documents: int = Field(
+        100, ge=1, description="A source with at least so many documents is looked at by itself."
+    )
+    min_source_kept_share: Share = Field(
+        0.2,
+        description="Share of a source's documents that must outlast the near-copies of the same source and crawl; the source is the field `source` of a record, else its crawl.",
     )
 
     @pydantic.field_validator("max_drop_share")

@@ -171,8 +171,8 @@ WRONG = [
     ("7: 8", "7: Keys should be strings (got 7)"),
     # a wrong type: YAML has types
     ("storage: 3", "storage: Input should be a valid string (got 3)"),
-    ("dedup: {bands: 16.5}", f"dedup.bands: {NOT_WHOLE} (got 16.5)"),
-    ("dedup: {bands: 16.0}", f"dedup.bands: {NOT_WHOLE} (got 16.0)"),
+    ("dedup: {bands: 16.5}", f"dedup.bands: {NOT_WHOLE}; or Input should be 'auto' (got 16.5)"),
+    ("dedup: {bands: 16.0}", f"dedup.bands: {NOT_WHOLE}; or Input should be 'auto' (got 16.0)"),
     ("dedup: {rows: '8'}", f"dedup.rows: {NOT_WHOLE} (got '8')"),
     ("dedup: {width: true}", f"dedup.width: {NOT_WHOLE} (got True)"),
     ("dedup: {threshold: '0.8'}", f"dedup.threshold: {NOT_NUMBER} (got '0.8')"),
