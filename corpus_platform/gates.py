@@ -6,8 +6,10 @@ a share fails from `checks.min_records` records on and only warns below.
 """
 
 import datetime
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from corpus_platform.config import ChecksSettings, Waiver
 from corpus_platform.rule_settings import RULES
@@ -15,6 +17,12 @@ from corpus_platform.rule_settings import RULES
 __all__ = ["GATES", "Finding", "Gate", "blocking", "judge", "repeats", "unmeasured"]
 
 Numbers = Mapping[str, float]
+
+# Standard errors by which estimates may be off: by chance once in 500 million times.
+SIGMAS = 6.0
+# Distinct texts of a cluster that may be as large a share as they like: in a corpus of a thousand
+# pages a small family of near-copies is already some per cent.
+SMALL_CLUSTER = 20
 
 
 @dataclass(frozen=True)
@@ -156,24 +164,107 @@ def _kept_share(numbers: Numbers, checks: ChecksSettings) -> Finding:
     )
 
 
+class _Worst(NamedTuple):
+    """The group of enough documents of which the smallest share is left; no name where none lost any."""
+
+    name: str
+    share: float
+    documents: float
+
+
+def _worst(numbers: Numbers, kind: str, left: str, least: int) -> _Worst:
+    """Find it among the numbers `<kind>/<name>/documents` and `<kind>/<name>/<left>`."""
+    worst = _Worst("", 1.0, 0.0)
+    for number in numbers:
+        of, _, rest = number.partition("/")
+        name, _, what = rest.rpartition("/")
+        if of != kind or what != "documents" or numbers[number] < least:
+            continue
+        documents = numbers[number]
+        share = _share(numbers[f"{kind}/{name}/{left}"], documents)
+        if share < worst.share:
+            worst = _Worst(name, share, documents)
+    return worst
+
+
 def _language_yield(numbers: Numbers, checks: ChecksSettings) -> Finding:
     """Find the language of enough documents of which the smallest share was kept."""
-    total, limit, worst = numbers["documents"], checks.min_language_kept_share, ("", 1.0, 0.0)
-    for number, documents in numbers.items():
-        kind, _, rest = number.partition("/")
-        language, _, what = rest.rpartition("/")
-        if kind != "language" or what != "documents" or documents < checks.min_language_documents:
-            continue
-        value = numbers[f"language/{language}/kept"] / documents
-        if value < worst[1]:
-            worst = (language, value, documents)
-    language, value, documents = worst
+    total, limit = numbers["documents"], checks.min_language_kept_share
+    language, value, documents = _worst(numbers, "language", "kept", checks.min_language_documents)
     reason = (
         f"kept {value:.4f} of {documents:,.0f} documents in {language!r}, limit {limit}"
         if language
         else f"no language of {checks.min_language_documents} among {total:,.0f} documents lost any"
     )
     return Finding("language_yield", value >= limit, reason, value=value, limit=limit)
+
+
+def _source_yield(numbers: Numbers, checks: ChecksSettings) -> Finding:
+    """Find the source of enough documents that lost the most to near-copies of its own."""
+    total, limit = numbers["documents"], checks.min_source_kept_share
+    source, value, documents = _worst(numbers, "source", "outlast", checks.min_source_documents)
+    reason = (
+        f"{value:.4f} of {documents:,.0f} documents of {source!r} outlast their own near-copies,"
+        f" limit {limit}"
+        if source
+        else f"no source of {checks.min_source_documents} among {total:,.0f} documents lost any"
+    )
+    return Finding("source_yield", value >= limit, reason, value=value, limit=limit)
+
+
+def _estimates(numbers: Numbers, _: ChecksSettings) -> Finding:
+    """Hold the errors of Jaccard estimates against those that chance explains."""
+    pairs, ratio = numbers["estimate_pairs"], numbers["estimate_ratio"]
+    bias, witness = numbers["estimate_bias"], numbers["witness_ratio"]
+    if pairs == 0:
+        return Finding("estimates", True, "no text of the sample is long enough", value=0.0)
+    limit = 1.0 + SIGMAS / math.sqrt(2.0 * pairs)  # a deviation of n values is off by 1/sqrt(2n)
+    reason = (
+        f"errors of {pairs:,.0f} estimates are {ratio:.3f} of theory, limit {limit:.3f}"
+        f" (datasketch: {witness:.3f}); their mean is {bias:+.2f} standard errors, limit {SIGMAS:g}"
+    )
+    passed = ratio <= limit and abs(bias) <= SIGMAS  # a NaN is no pass
+    value = max(abs(bias), (ratio - 1.0) * math.sqrt(2.0 * pairs))  # in standard errors
+    return Finding("estimates", passed, reason, value=value, limit=SIGMAS)
+
+
+def _canaries(numbers: Numbers, _: ChecksSettings) -> Finding:
+    planted, found = numbers["canaries"], numbers["canaries_found"]
+    none = planted == 0 and numbers["documents"] > 0
+    reason = (
+        "no canary was planted: nothing shows that copies are found"
+        if none
+        else f"{found:,.0f} of {planted:,.0f} planted copies were found"
+    )
+    missed = planted - found
+    return Finding("canaries", missed == 0 and not none, reason, value=missed, limit=0.0)
+
+
+def _largest_cluster(numbers: Numbers, checks: ChecksSettings) -> Finding:
+    largest, texts, limit = (
+        numbers["largest_near_cluster"],
+        numbers["texts"],
+        checks.max_cluster_share,
+    )
+    value = _share(largest, texts)
+    passed = largest < SMALL_CLUSTER or value <= limit
+    reason = (
+        f"the largest cluster has {largest:,.0f} of {texts:,.0f} distinct texts ({value:.4f}),"
+        f" limit {limit}; fewer than {SMALL_CLUSTER} pass"
+    )
+    few = texts < checks.min_records
+    return Finding(
+        "largest_cluster", passed, reason, value=value, limit=limit, warns=few and not passed
+    )
+
+
+def _leaks(numbers: Numbers, _: ChecksSettings) -> Finding:
+    leaks, listed = numbers["leaks"], numbers["leak_pairs"]
+    reason = (
+        f"{leaks:,.0f} pairs of a validation and a train document are at or above the threshold;"
+        f" {listed:,.0f} are listed from 0.5 on"
+    )
+    return Finding("leaks", leaks == 0, reason, value=leaks, limit=0.0)
 
 
 def _not_empty(numbers: Numbers, checks: ChecksSettings) -> Finding:
@@ -271,10 +362,20 @@ GATES: dict[str, tuple[Gate, ...]] = {
             "documents whose band hashes are not those of their signature",
             "The band hashes of every document are those of its signature.",
         ),
+        Gate(
+            "estimates",
+            "Jaccard estimates of signatures err as much as theory says, and no more often up than down.",
+            _estimates,
+        ),
     ),
     "dedup_clusters": (
         Gate("not_empty", "There is something to train on.", _not_empty),
         Gate("language_yield", "Of every language of the corpus a share is kept.", _language_yield),
+        Gate(
+            "source_yield",
+            "Of every source a share outlasts the near-copies of the same source and crawl.",
+            _source_yield,
+        ),
         _zero(
             "ledger",
             "unaccounted",
@@ -301,11 +402,24 @@ GATES: dict[str, tuple[Gate, ...]] = {
             " every edge is at or above the threshold.",
         ),
         _zero(
+            "policy",
+            "policy_breaks",
+            "breaks of the keep policy",
+            "first_seen: no two kept documents share an edge; one_per_cluster: exactly one of a cluster is kept.",
+        ),
+        Gate("canaries", "All copies planted into the comparison are found.", _canaries),
+        Gate(
+            "largest_cluster",
+            f"A cluster of near-copies from {SMALL_CLUSTER} texts on is at most a share of all texts.",
+            _largest_cluster,
+        ),
+        _zero(
             "split",
             "bad_splits",
             "documents in a wrong split",
             "Kept documents, and only they, are in train or validation.",
         ),
+        Gate("leaks", "No validation document has a near-copy in train.", _leaks),
         _zero(
             "verdicts",
             "bad_verdicts",

@@ -1,6 +1,7 @@
 """Tests of the judgement: numbers, limits, waivers and a day in, findings out."""
 
 import datetime
+import math
 from collections.abc import Mapping
 
 import pytest
@@ -233,3 +234,155 @@ def test_files_that_nothing_confirms_are_warned_of_and_block_nothing() -> None:
     assert (found.passed, found.warns, found.value) == (False, True, 1)
     assert found.reason == "1 of 3 files came without a stated length or hash"
     assert _judged({**sizes, "verified/nothing": 0}, asset="raw_shards")["verified"].passed
+
+
+SIGNED = {
+    "uncovered": 0,
+    "wrong_digests": 0,
+    "wrong_signatures": 0,
+    "wrong_bands": 0,
+    "estimate_pairs": 32,
+    "estimate_ratio": 1.02,
+    "estimate_bias": -0.4,
+    "witness_ratio": 0.97,
+}
+CLUSTERED = {
+    "documents": 1200,
+    "texts": 1000,
+    "kept": 900,
+    "language/en/documents": 1200,
+    "language/en/kept": 900,
+    "source/2026-40/documents": 1100,
+    "source/2026-40/outlast": 1000,
+    "source/forum/de/documents": 100,
+    "source/forum/de/outlast": 90,
+    "unaccounted": 0,
+    "bad_twins": 0,
+    "wrong_copies": 0,
+    "wrong_similarities": 0,
+    "policy_breaks": 0,
+    "canaries": 8,
+    "canaries_found": 8,
+    "largest_near_cluster": 4,
+    "bad_splits": 0,
+    "leaks": 0,
+    "leak_pairs": 3,
+    "bad_verdicts": 0,
+    "shards": 10,
+    "uncleared": 0,
+}
+
+
+def _signed(changes: Mapping[str, float]) -> dict[str, Finding]:
+    return _judged({**SIGNED, **changes}, asset="minhash_signatures")
+
+
+def _clustered(changes: Mapping[str, float]) -> dict[str, Finding]:
+    return _judged({**CLUSTERED, **changes}, asset="dedup_clusters", partition=None)
+
+
+def test_sound_signatures_and_clusters_pass_every_gate() -> None:
+    assert all(f.passed for f in _signed({}).values())
+    assert all(f.passed for f in _clustered({}).values())
+
+
+@pytest.mark.parametrize(
+    ("pairs", "ratio", "bias", "passed"),
+    [
+        (32, 1.75, 6.0, True),  # 1 + 6 / sqrt(2 * 32) = 1.75
+        (32, 1.751, 0.0, False),
+        (32, 1.0, -6.01, False),
+        (32, 1.0, 6.01, False),
+        (200, 1.3, 0.0, True),  # 1 + 6 / sqrt(400) = 1.3
+        (200, 1.31, 0.0, False),
+        (32, math.nan, 0.0, False),
+        (32, 1.0, math.nan, False),
+        (32, 0.2, 0.0, True),  # better than theory is no fault
+    ],
+)
+def test_estimates_may_be_off_by_what_chance_explains(
+    pairs: int, ratio: float, bias: float, passed: bool
+) -> None:
+    numbers = {"estimate_pairs": pairs, "estimate_ratio": ratio, "estimate_bias": bias}
+    found = _signed(numbers)["estimates"]
+    assert (found.passed, found.blocks) == (passed, not passed)
+
+
+def test_the_reason_of_estimates_says_all_figures() -> None:
+    assert _signed({})["estimates"].reason == (
+        "errors of 32 estimates are 1.020 of theory, limit 1.750 (datasketch: 0.970);"
+        " their mean is -0.40 standard errors, limit 6"
+    )
+
+
+def test_a_shard_without_a_text_to_estimate_passes() -> None:
+    numbers = {"estimate_pairs": 0, "estimate_ratio": 0, "estimate_bias": 0, "witness_ratio": 0}
+    found = _signed(numbers)["estimates"]
+    assert (found.passed, found.reason) == (True, "no text of the sample is long enough")
+
+
+@pytest.mark.parametrize(
+    ("planted", "found", "documents", "passed"),
+    [(8, 8, 1200, True), (8, 7, 1200, False), (0, 0, 1200, False), (0, 0, 0, True)],
+)
+def test_every_planted_canary_is_found(
+    planted: int, found: int, documents: int, passed: bool
+) -> None:
+    numbers = {"canaries": planted, "canaries_found": found, "documents": documents}
+    gate = _clustered(numbers)["canaries"]
+    assert gate.blocks is not passed
+    assert passed or gate.reason.startswith(("7 of 8", "no canary"))
+
+
+@pytest.mark.parametrize(
+    ("number", "gate"), [("policy_breaks", "policy"), ("leaks", "leaks"), ("bad_twins", "twins")]
+)
+def test_one_fault_of_the_clusters_blocks(number: str, gate: str) -> None:
+    assert _red(_clustered({number: 1})) == [gate]
+
+
+def test_leaks_are_told_with_the_pairs_that_are_listed() -> None:
+    assert _clustered({"leaks": 2})["leaks"].reason == (
+        "2 pairs of a validation and a train document are at or above the threshold;"
+        " 3 are listed from 0.5 on"
+    )
+
+
+@pytest.mark.parametrize(
+    ("largest", "texts", "passed", "warns"),
+    [
+        (20, 2000, True, False),  # 0.01
+        (21, 2000, False, False),
+        (20, 1999, False, False),
+        (19, 100, True, False),  # a small cluster is no runaway
+        (20, 100, False, False),
+        (99, 99, False, True),  # few texts
+        (0, 0, True, False),
+    ],
+)
+def test_the_largest_cluster_is_a_small_share_of_the_texts(
+    largest: int, texts: int, passed: bool, warns: bool
+) -> None:
+    found = _clustered({"largest_near_cluster": largest, "texts": texts})["largest_cluster"]
+    assert (found.passed, found.warns) == (passed, warns)
+
+
+@pytest.mark.parametrize(("outlast", "passed"), [(20, True), (19, False)])
+def test_a_source_that_is_eaten_by_its_own_near_copies_blocks(outlast: int, passed: bool) -> None:
+    found = _clustered({"source/forum/de/outlast": outlast})["source_yield"]
+    assert found.blocks is not passed
+    assert found.reason == (
+        f"{outlast / 100:.4f} of 100 documents of 'forum/de' outlast their own near-copies, limit 0.2"
+    )
+
+
+def test_a_source_of_few_documents_is_not_judged() -> None:
+    numbers = {"source/forum/de/documents": 99, "source/forum/de/outlast": 0}
+    assert _clustered(numbers)["source_yield"].passed
+
+
+def test_a_language_and_a_source_of_one_name_are_two() -> None:
+    numbers = {"source/en/documents": 500, "source/en/outlast": 1}
+    found = _clustered(numbers)
+    assert found["source_yield"].blocks
+    assert found["language_yield"].passed

@@ -23,7 +23,12 @@ __all__ = ["pages"]
 
 HERE = Path(__file__).resolve().parent
 PART = re.compile(r"(<!-- made: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
-LANGUAGE = "language/<language>"
+GROUPS = {
+    "language/<language>/documents": 1000.0,
+    "language/<language>/kept": 0.0,
+    "source/<source>/documents": 1000.0,
+    "source/<source>/outlast": 0.0,
+}
 
 
 def pages() -> dict[Path, str]:
@@ -152,16 +157,12 @@ class _NotingNumbers(dict[str, float]):
     """Numbers that note which of them a gate reads; each one it asks for is there."""
 
     def __init__(self) -> None:
-        super().__init__({f"{LANGUAGE}/documents": 1000.0, f"{LANGUAGE}/kept": 0.0})
+        super().__init__(GROUPS)
         self.read: dict[str, None] = {}
 
     def __getitem__(self, name: str) -> float:
         self.read[name] = None
         return self.get(name, 1000.0)
-
-    def items(self) -> Any:
-        self.read.update(dict.fromkeys(self))
-        return super().items()
 
 
 class _NotingLimits:
