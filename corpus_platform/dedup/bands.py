@@ -1,18 +1,165 @@
-"""Turns signatures into band hashes, and band hashes into the pairs worth comparing.
+"""Turns signatures into band hashes, and the hashes of a band into the pairs worth comparing.
 
 Two documents are a candidate pair when all `rows` values of one of their `bands` are equal.
-Whether a pair is similar is for `verification` to say.
+Documents are numbers in key order below 2^32, a pair is one code: earlier << 32 | later. Whether
+a pair is similar is for `verification` to say. Compiled loops stand in `cluster_kernels`, which is
+imported inside functions because of what numba costs.
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from corpus_platform.dedup.hashes import distinct, splitmix64
 from corpus_platform.errors import UsageError
 
-__all__ = ["Candidates", "band_hashes", "candidate_pairs", "recall"]
+__all__ = [
+    "BucketPairs",
+    "Candidates",
+    "band_hashes",
+    "bucket_pairs",
+    "candidate_pairs",
+    "codes_of",
+    "merge_codes",
+    "pairs_of",
+]
+
+Codes = npt.NDArray[np.uint64]
+
+_NUMBERS = 1 << 32
+
+
+class BucketPairs(NamedTuple):
+    """Codes ascending and distinct; `capped` is the number of buckets that had pairs left out."""
+
+    codes: Codes
+    searched: Codes
+    capped: int
+
+
+def band_hashes(
+    signatures: npt.NDArray[np.uint32], bands: int, rows: int
+) -> npt.NDArray[np.uint64]:
+    """Return [n, bands] hashes, each of the band's number and its `rows` values."""
+    from corpus_platform.dedup import cluster_kernels as kernels
+
+    if signatures.ndim != 2 or signatures.shape[1] != bands * rows:
+        raise UsageError(
+            f"signatures of shape {signatures.shape} do not cut into {bands} bands of {rows} rows"
+        )
+    return kernels.hash_bands(kernels.array(signatures, np.uint32), bands, rows)
+
+
+def bucket_pairs(
+    hashes: npt.NDArray[np.uint64],
+    numbers: npt.NDArray[np.int64],
+    *,
+    cap: int,
+    searched: npt.NDArray[np.bool_] | None = None,
+    search_cap: int = 1024,
+) -> BucketPairs:
+    """Return the pairs of documents of one band that share a bucket, that is have equal hashes.
+
+    In a bucket each document is paired with at most the first `cap` members, and only with those
+    before it: 10,000 copies make 64 pairs each and not 5,000, and documents added at the end take
+    no pair away. A searched document is also paired, among the `searched` codes, with the first
+    `search_cap` members before and after it.
+    """
+    from corpus_platform.dedup import cluster_kernels as kernels
+
+    if cap < 1 or search_cap < 1:
+        raise UsageError(
+            f"cap = {cap}, search_cap = {search_cap}: a document is compared with at least one other"
+        )
+    order = _key_order(hashes, numbers)
+    hashes = kernels.array(hashes[order], np.uint64)
+    numbers = kernels.array(numbers[order], np.int64)
+    following, place = map(_fixed, kernels.link_equal(hashes))
+    codes, capped = kernels.fill_pairs(numbers, following, place, cap)
+    none = np.empty(0, np.uint64)
+    if searched is None or not searched.any():
+        return BucketPairs(codes, none, int(capped))
+    marks = kernels.array(searched[order], np.bool_)
+    link = _fixed(kernels.link_searched(following, marks))
+    chains = (numbers, following, place, marks, link, search_cap)
+    found = np.empty(kernels.fill_searched(*chains, none), np.uint64)
+    if found.size:
+        kernels.fill_searched(*chains, found)
+    return BucketPairs(codes, found, int(capped))
+
+
+def _fixed(values: npt.NDArray) -> npt.NDArray:
+    values.flags.writeable = False
+    return values
+
+
+def _key_order(
+    hashes: npt.NDArray[np.uint64], numbers: npt.NDArray[np.int64]
+) -> slice | npt.NDArray[np.int64]:
+    """Return what brings the rows into the order of their numbers."""
+    if hashes.shape != numbers.shape:
+        raise UsageError(f"{len(hashes)} hashes and {len(numbers)} document numbers: one each")
+    order: slice | npt.NDArray[np.int64] = slice(None)
+    if (numbers[1:] <= numbers[:-1]).any():
+        order = np.argsort(numbers, kind="stable")
+        numbers = numbers[order]
+        again = np.flatnonzero(numbers[1:] == numbers[:-1])
+        if again.size:
+            raise UsageError(f"document {numbers[again[0]]} stands twice in one band")
+    if numbers.size and not 0 <= numbers[0] <= numbers[-1] < _NUMBERS:
+        raise UsageError(
+            f"document numbers {numbers[0]} to {numbers[-1]}: they go from 0 to {_NUMBERS - 1}"
+        )
+    return order
+
+
+def merge_codes(parts: Iterable[Codes]) -> Codes:
+    """Return the distinct codes of ascending parts, ascending.
+
+    Parts wait until one of their size comes, so each code is merged about log2(parts) times, and
+    what waits is less than twice the result.
+    """
+    waiting: list[Codes] = []
+    for part in parts:
+        waiting.append(_ascending(part))
+        while len(waiting) > 1 and waiting[-2].size < 2 * waiting[-1].size:
+            waiting.append(_merge(waiting.pop(), waiting.pop()))
+    while len(waiting) > 1:
+        waiting.append(_merge(waiting.pop(), waiting.pop()))
+    return waiting[0] if waiting else np.empty(0, np.uint64)
+
+
+def _ascending(codes: Codes) -> Codes:
+    if (codes[1:] <= codes[:-1]).any():
+        raise UsageError(
+            "codes to merge are not ascending and distinct: take those of bucket_pairs"
+        )
+    return codes
+
+
+def _merge(a: Codes, b: Codes) -> Codes:
+    from corpus_platform.dedup import cluster_kernels as kernels
+
+    if not a.size or not b.size:
+        return a if a.size else b
+    out = np.empty(a.size + b.size, np.uint64)
+    count = kernels.merge(kernels.array(a, np.uint64), kernels.array(b, np.uint64), out)
+    out.resize(count, refcheck=False)  # gives the rest back, without a copy
+    return out
+
+
+def codes_of(pairs: npt.NDArray[np.int64]) -> Codes:
+    """Return the codes of pairs (earlier, later), in their order."""
+    return (pairs[:, 0].astype(np.uint64) << np.uint64(32)) | pairs[:, 1].astype(np.uint64)
+
+
+def pairs_of(codes: Codes) -> npt.NDArray[np.int64]:
+    """Return the pairs (earlier, later) of codes, in their order."""
+    pairs = np.empty((codes.size, 2), np.int64)
+    pairs[:, 0] = codes >> np.uint64(32)
+    pairs[:, 1] = codes & np.uint64(_NUMBERS - 1)
+    return pairs
 
 
 class Candidates(NamedTuple):
@@ -22,64 +169,9 @@ class Candidates(NamedTuple):
     capped_buckets: int
 
 
-def recall(similarity: float, bands: int, rows: int) -> float:
-    """Return the chance that a pair of this Jaccard similarity meets in a band."""
-    return 1.0 - (1.0 - similarity**rows) ** bands
-
-
-def band_hashes(
-    signatures: npt.NDArray[np.uint32], bands: int, rows: int
-) -> npt.NDArray[np.uint64]:
-    """Return [n, bands] hashes, each of the band's number and its `rows` values."""
-    if signatures.ndim != 2 or signatures.shape[1] != bands * rows:
-        raise UsageError(
-            f"signatures of shape {signatures.shape} do not cut into {bands} bands of {rows} rows"
-        )
-    hashes = np.empty((len(signatures), bands), np.uint64)
-    for band in range(bands):
-        mixed = np.full(len(signatures), band, np.uint64)
-        for column in range(band * rows, (band + 1) * rows):
-            mixed = splitmix64(mixed ^ signatures[:, column])
-        hashes[:, band] = mixed
-    return hashes
-
-
 def candidate_pairs(bands: npt.NDArray[np.uint64], *, cap: int = 64) -> Candidates:
-    """Return the pairs of documents that share a bucket; documents are numbered in key order.
-
-    In a bucket each document is paired with at most the first `cap` members, and only with those
-    before it: 10,000 copies make 64 pairs each and not 5,000, and documents added at the end take
-    no pair away. One band at a time, so memory is that of the pairs.
-    """
-    if cap < 1:
-        raise UsageError(f"cap = {cap}: a document is compared with at least one other")
-    count, capped = len(bands), 0
-    codes = np.empty(0, np.uint64)  # earlier * count + later: distinct and ascending
-    for band in range(bands.shape[1]):
-        earlier, later, over = _pairs_of_band(bands[:, band], cap)
-        found = earlier.astype(np.uint64) * np.uint64(count) + later.astype(np.uint64)
-        codes = distinct(np.concatenate([codes, found]))
-        capped += over
-    pairs = np.empty((codes.size, 2), np.int64)
-    if codes.size:
-        pairs[:, 0], pairs[:, 1] = np.divmod(codes, np.uint64(count))
-    return Candidates(pairs, capped)
-
-
-def _pairs_of_band(
-    buckets: npt.NDArray[np.uint64], cap: int
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]:
-    """Return earlier and later members of all pairs of one band, and the number of capped buckets."""
-    order = np.argsort(buckets, kind="stable")  # stable: inside a bucket the key order stays
-    ordered = buckets[order]
-    opens = np.ones(len(order), np.bool_)
-    opens[1:] = ordered[1:] != ordered[:-1]
-    starts = np.flatnonzero(opens)
-    sizes = np.diff(starts, append=len(order))
-    place = np.arange(len(order)) - np.repeat(starts, sizes)
-    later = np.flatnonzero(place)  # all but the first of each bucket
-    partners = np.minimum(place[later], cap)
-    bucket_start = np.repeat(later - place[later], partners)
-    step = np.arange(partners.sum()) - np.repeat(np.cumsum(partners) - partners, partners)
-    capped = int(np.count_nonzero(sizes > cap + 1))
-    return order[bucket_start + step], order[np.repeat(later, partners)], capped
+    """Return the pairs of all bands of documents in memory, which are numbered by their rows."""
+    numbers = np.arange(len(bands))
+    found = [bucket_pairs(bands[:, band], numbers, cap=cap) for band in range(bands.shape[1])]
+    codes = merge_codes(part.codes for part in found)
+    return Candidates(pairs_of(codes), sum(part.capped for part in found))

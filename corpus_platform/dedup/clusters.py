@@ -2,28 +2,36 @@
 
 Documents are numbers in key order (crawl, shard, row), and earlier ones win. Exact copies collapse
 first; of the rest, `first_seen` drops what resembles an earlier kept document, `one_per_cluster`
-all but the earliest of a connected component. Finding edges is left to `verification`.
+all but the earliest of a connected component. Finding edges is left to `verification`. Compiled
+loops stand in `cluster_kernels`, imported inside functions because of what numba costs.
 """
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 
 from corpus_platform.dedup.verification import Edges, Pairs
 from corpus_platform.errors import UsageError
 
-__all__ = ["EXACT", "KEPT", "NEAR", "Decisions", "Keep", "collapse_exact", "components", "decide"]
+__all__ = [
+    "EXACT",
+    "KEPT",
+    "NEAR",
+    "Decisions",
+    "Keep",
+    "collapse_exact",
+    "components",
+    "decide",
+    "unmeasured",
+]
 
 Keep = Literal["first_seen", "one_per_cluster"]
 Indices = npt.NDArray[np.int64]
+Similarities = npt.NDArray[np.float64]
 
 KEPT, EXACT, NEAR = 0, 1, 2  # Decisions.kind
-
-_EDGES_AT_A_TIME = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -50,114 +58,145 @@ class Decisions:
         return float(dropped.min()) if dropped.size else None
 
 
-def collapse_exact(digests: Sequence[bytes] | pl.Series) -> Indices:
-    """Return for each document the first one with the same digest, itself included."""
-    frame = pl.DataFrame({"digest": pl.Series(digests, dtype=pl.Binary)}).with_row_index("number")
-    first = pl.col("number").min().over("digest").cast(pl.Int64)
-    return frame.select(first).to_series().to_numpy()
+def collapse_exact(
+    digests: npt.NDArray[np.uint8], numbers: npt.NDArray[np.int64]
+) -> tuple[Indices, Indices]:
+    """Return the numbers that have an earlier equal digest, ascending, and the first of each.
 
-
-def components(n: int, edges: Pairs) -> Indices:
-    """Return for each of `n` documents the smallest member of its connected component.
-
-    Every root that has a smaller neighbour hooks onto its smallest one, then all paths are cut to
-    length one. In two rounds each root joins another, so there are at most 2 log2(n) of them.
+    All 32 bytes are compared.
     """
-    labels = np.arange(n, dtype=np.int64)
-    while len(edges):
-        ends = labels[edges]
-        edges = ends[ends[:, 0] != ends[:, 1]]
-        np.minimum.at(labels, edges.max(axis=1), edges.min(axis=1))
-        while not np.array_equal(shorter := labels[labels], labels):
-            labels = shorter
-    return labels
+    from corpus_platform.dedup import cluster_kernels as kernels
+
+    if digests.shape != (len(numbers), 32):
+        raise UsageError(
+            f"digests of shape {digests.shape} for {len(numbers)} documents: one of 32 bytes each"
+        )
+    if (numbers[1:] < numbers[:-1]).any():
+        order = np.argsort(numbers, kind="stable")
+        digests, numbers = digests[order], numbers[order]
+    words = kernels.array(digests, np.uint8).view(np.uint64)
+    copies, firsts = kernels.first_equal(words)
+    return numbers[copies], numbers[firsts]
+
+
+def components(n: int, pairs: Pairs) -> Indices:
+    """Return for each of `n` documents the smallest member of its connected component."""
+    from corpus_platform.dedup import cluster_kernels as kernels
+
+    if len(pairs) and not 0 <= pairs.min() <= pairs.max() < n:
+        raise UsageError(f"pairs of {pairs.min()} to {pairs.max()} among {n} documents")
+    return kernels.join_all(n, kernels.array(pairs.reshape(-1, 2), np.int64))
+
+
+def unmeasured(representative: Indices, edges: Edges) -> Pairs:
+    """Return the pairs (kept, dropped) of `one_per_cluster` whose similarity no edge gives.
+
+    Of representatives only, by the dropped one; `decide` takes their similarities as `others`.
+    """
+    _check(representative, edges)
+    cluster = components(len(representative), edges.pairs)
+    return _without(_direct(cluster, edges), cluster)
 
 
 def decide(
-    representative: Indices,
-    edges: Edges,
-    *,
-    keep: Keep,
-    similarity_of: Callable[[int, int], float] | None = None,
+    representative: Indices, edges: Edges, *, keep: Keep, others: Edges | None = None
 ) -> Decisions:
     """Return what becomes of every document; edges join representatives, earlier first.
 
     first_seen: in key order a document is dropped when it has an edge to an earlier kept one; its
     twin is the most similar of these, the earliest of equals.
-    one_per_cluster: the earliest of a component is the twin of all others. `similarity_of(kept,
-    dropped)` gives the exact Jaccard where no edge does.
+    one_per_cluster: the earliest of a component is the twin of all others. `others` gives the exact
+    Jaccard where no edge does (see `unmeasured`).
     An exact copy takes its representative as twin with 1.0, or that one's twin and similarity.
     """
-    count = len(representative)
+    from corpus_platform.dedup import cluster_kernels as kernels
+
     _check(representative, edges)
-    cluster = components(count, edges.pairs)
-    twin = np.full(count, -1, np.int64)
-    similarity = np.full(count, np.nan)
+    cluster = components(len(representative), edges.pairs)
     if keep == "first_seen":
-        _drop_seen(twin, similarity, edges)
+        twin, similarity = _first_seen(len(representative), edges)
     else:
-        _drop_all_but_one(twin, similarity, edges, cluster, similarity_of)
-    kind = np.where(twin >= 0, NEAR, KEPT).astype(np.int8)
-    copies = np.flatnonzero(representative != np.arange(count))
-    _follow_representative(twin, similarity, copies, representative[copies])
-    kind[copies] = EXACT
-    cluster = cluster[representative]
-    size = np.bincount(cluster, minlength=count)[cluster]
+        twin, similarity = _one_per_cluster(cluster, edges, others)
+    kind = np.empty(len(representative), np.int8)
+    representative = kernels.array(representative, np.int64)
+    size = kernels.follow_copies(
+        representative, (KEPT, EXACT, NEAR), kind, twin, similarity, cluster
+    )
     return Decisions(kind == KEPT, kind, twin, similarity, cluster, size)
 
 
 def _check(representative: Indices, edges: Edges) -> None:
+    from corpus_platform.dedup import cluster_kernels as kernels
+
     pairs = edges.pairs
-    copies = np.flatnonzero(representative[pairs] != pairs)
-    if copies.size:
+    if len(pairs) != len(edges.similarity):
+        raise UsageError(f"{len(pairs)} edges with {len(edges.similarity)} similarities: one each")
+    fault, place = kernels.first_fault(
+        kernels.array(representative, np.int64), kernels.array(pairs, np.int64)
+    )
+    if fault == 1:
+        first = representative[place]
+        raise UsageError(f"document {place} is represented by {first}, which stands for another")
+    if fault:
+        raise UsageError(f"edge {pairs[place].tolist()}{_FAULTS[fault]}")
+
+
+_FAULTS = {
+    2: " names a document that is not there",
+    3: ": the earlier document stands first",
+    4: " names an exact copy",
+}
+
+
+def _first_seen(count: int, edges: Edges) -> tuple[Indices, Similarities]:
+    from corpus_platform.dedup import cluster_kernels as kernels
+
+    twin, similarity = np.full(count, -1, np.int64), np.full(count, np.nan)
+    pairs, weights = edges
+    if (pairs[1:, 0] < pairs[:-1, 0]).any():
+        order = np.argsort(pairs[:, 0], kind="stable")
+        pairs, weights = pairs[order], weights[order]
+    kernels.drop_seen(
+        kernels.array(pairs, np.int64), kernels.array(weights, np.float64), twin, similarity
+    )
+    return twin, similarity
+
+
+def _one_per_cluster(
+    cluster: Indices, edges: Edges, others: Edges | None
+) -> tuple[Indices, Similarities]:
+    """Return the earliest member of the component as twin of all others."""
+    similarity = _direct(cluster, edges)
+    if others is not None:
+        _fill_in(similarity, cluster, others)
+    missing = _without(similarity, cluster)
+    if len(missing):
         raise UsageError(
-            f"edge {pairs.reshape(-1, 2)[copies[0] // 2].tolist()} names an exact copy"
+            f"one_per_cluster: neither an edge nor others give the similarity of"
+            f" {missing[0].tolist()}, nor of {len(missing) - 1} other pairs; see unmeasured()"
         )
-    if (pairs[:, 0] >= pairs[:, 1]).any():
-        first = pairs[pairs[:, 0] >= pairs[:, 1]][0].tolist()
-        raise UsageError(f"edge {first}: the earlier document stands first")
+    return np.where(cluster == np.arange(len(cluster)), -1, cluster), similarity
 
 
-def _drop_seen(twin: Indices, similarity: npt.NDArray[np.float64], edges: Edges) -> None:
-    """Fill in the twins of one pass in key order.
-
-    A loop over edges, not rounds of arrays: whether a document is dropped hangs on all before it.
-    """
-    earlier, later = edges.pairs[:, 0], edges.pairs[:, 1]
-    order = np.lexsort((earlier, -edges.similarity, later))  # the first kept one is the twin
-    dropped = bytearray(len(twin))
-    for start in range(0, len(order), _EDGES_AT_A_TIME):
-        block = order[start : start + _EDGES_AT_A_TIME]
-        for edge, a, b in zip(
-            block.tolist(), earlier[block].tolist(), later[block].tolist(), strict=True
-        ):
-            if not dropped[b] and not dropped[a]:
-                dropped[b] = 1
-                twin[b], similarity[b] = a, edges.similarity[edge]
+def _direct(cluster: Indices, edges: Edges) -> Similarities:
+    """Return the similarity that edges give of each document to the earliest of its component."""
+    similarity = np.full(len(cluster), np.nan)
+    _fill_in(similarity, cluster, edges)
+    return similarity
 
 
-def _drop_all_but_one(
-    twin: Indices,
-    similarity: npt.NDArray[np.float64],
-    edges: Edges,
-    cluster: Indices,
-    similarity_of: Callable[[int, int], float] | None,
-) -> None:
-    """Fill in the earliest member of the component as twin of all others."""
-    dropped = np.flatnonzero(cluster != np.arange(len(cluster)))
-    twin[dropped] = cluster[dropped]
-    earlier, later = edges.pairs[:, 0], edges.pairs[:, 1]
-    direct = earlier == cluster[later]
-    similarity[later[direct]] = edges.similarity[direct]
-    for document in dropped[np.isnan(similarity[dropped])].tolist():
-        if similarity_of is None:
-            raise UsageError("one_per_cluster: no edge to the kept document and no similarity_of")
-        similarity[document] = similarity_of(int(twin[document]), document)
+def _fill_in(similarity: Similarities, cluster: Indices, edges: Edges) -> None:
+    from corpus_platform.dedup import cluster_kernels as kernels
+
+    kernels.drop_others(
+        kernels.array(edges.pairs, np.int64),
+        kernels.array(edges.similarity, np.float64),
+        cluster,
+        similarity,
+    )
 
 
-def _follow_representative(
-    twin: Indices, similarity: npt.NDArray[np.float64], copies: Indices, originals: Indices
-) -> None:
-    stays = twin[originals] < 0
-    twin[copies] = np.where(stays, originals, twin[originals])
-    similarity[copies] = np.where(stays, 1.0, similarity[originals])
+def _without(similarity: Similarities, cluster: Indices) -> Pairs:
+    """Return (earliest, other) where there is no similarity."""
+    dropped = np.flatnonzero((cluster != np.arange(len(cluster))) & np.isnan(similarity))
+    return np.column_stack([cluster[dropped], dropped])

@@ -1,7 +1,9 @@
 """Turns candidate pairs into edges: the pairs whose exact Jaccard reaches the threshold.
 
-Bands find pairs by luck and signatures only estimate; no document is dropped on either's word.
-Where shingle sets come from is the caller's business.
+Bands find pairs by luck and signatures only estimate: `agreements` below `least_matches` speak
+against a pair, but none is an edge before its sets are compared. Where shingle sets come from is
+the caller's business. Compiled loops stand in `cluster_kernels`, imported inside functions because
+of what numba costs.
 """
 
 import math
@@ -11,15 +13,25 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from corpus_platform.dedup.minhash import estimate
+from corpus_platform.errors import UsageError
 
-__all__ = ["MISS_PROBABILITY", "Edges", "Pairs", "Shingles", "jaccard", "prefilter", "verify"]
+__all__ = [
+    "MISS_PROBABILITY",
+    "Edges",
+    "Pairs",
+    "Shingles",
+    "agreements",
+    "compare_sets",
+    "jaccard",
+    "least_matches",
+    "prefilter",
+    "verify",
+]
 
 Shingles = npt.NDArray[np.uint64]
 Pairs = npt.NDArray[np.int64]
 
 MISS_PROBABILITY = 2.87e-7  # five standard deviations below the mean, one-sided
-_PAIRS_AT_A_TIME = 1 << 15
 
 
 class Edges(NamedTuple):
@@ -40,43 +52,53 @@ def jaccard(a: Shingles, b: Shingles) -> float:
     return both / (a.size + b.size - both)
 
 
-def verify(pairs: Pairs, shingles_of: Callable[[int], Shingles], threshold: float) -> Edges:
-    """Return the pairs whose exact Jaccard is at least the threshold, in their order.
+def compare_sets(
+    flat: Shingles, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], pairs: Pairs
+) -> npt.NDArray[np.float64]:
+    """Return the exact Jaccard of each pair of the sets flat[start:end]; 0 for two empty ones.
 
-    `shingles_of` is asked once for a document that stands first in several pairs in a row.
+    Each set holds distinct values in ascending order; pairs index `starts` and `ends`.
     """
-    similarity = np.zeros(len(pairs))
-    current, first = -1, np.empty(0, np.uint64)
-    for i, (earlier, later) in enumerate(pairs.tolist()):
-        if earlier != current:
-            current, first = earlier, shingles_of(earlier)
-        second = shingles_of(later)
-        # No Jaccard is above the ratio of the sizes.
-        if min(first.size, second.size) >= threshold * max(first.size, second.size):
-            similarity[i] = jaccard(first, second)
-    similar = similarity >= threshold
-    return Edges(pairs[similar], similarity[similar])
+    from corpus_platform.dedup import cluster_kernels as kernels
+
+    _check_sets(len(flat), starts, ends, pairs)
+    return kernels.jaccards(
+        kernels.array(flat, np.uint64),
+        kernels.array(starts, np.int64),
+        kernels.array(ends, np.int64),
+        kernels.array(pairs, np.int64),
+    )
 
 
-def prefilter(pairs: Pairs, signatures: npt.NDArray[np.uint32], threshold: float) -> Pairs:
-    """Return the pairs whose signatures do not speak against a Jaccard at the threshold.
+def _check_sets(
+    size: int, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], pairs: Pairs
+) -> None:
+    if len(starts) != len(ends):
+        raise UsageError(f"{len(starts)} starts and {len(ends)} ends of sets: one each")
+    outside = np.flatnonzero((starts < 0) | (starts > ends) | (ends > size))
+    if outside.size:
+        start, end = starts[outside[0]], ends[outside[0]]
+        raise UsageError(f"set {outside[0]} from {start} to {end} is not within {size} values")
+    if len(pairs) and not 0 <= pairs.min() <= pairs.max() < len(starts):
+        raise UsageError(f"pairs of {pairs.min()} to {pairs.max()} among {len(starts)} sets")
 
-    Of a pair at the threshold t the number of equal values among k is binomial(k, t). A pair is
-    left out below the least count c with P(count <= c) > MISS_PROBABILITY, so a pair at or above
-    the threshold is lost with less than that. For k = 128, t = 0.8 it takes 78 of 128 (0.609).
+
+def agreements(a: npt.NDArray[np.uint32], b: npt.NDArray[np.uint32]) -> npt.NDArray[np.int64]:
+    """Return in how many values the signatures in each row of `a` and `b` agree."""
+    from corpus_platform.dedup import cluster_kernels as kernels
+
+    if a.shape != b.shape or a.ndim != 2:
+        raise UsageError(f"signatures of {a.shape} and {b.shape} values cannot be compared")
+    return kernels.count_agreements(kernels.array(a, np.uint32), kernels.array(b, np.uint32))
+
+
+def least_matches(permutations: int, threshold: float) -> int:
+    """Return how many values two signatures have at least in common at this Jaccard.
+
+    Of a pair at the threshold t the number of equal values among k is binomial(k, t). The limit is
+    the least count c with P(count <= c) > MISS_PROBABILITY, so a pair at or above the threshold
+    falls below it with less than that. For k = 128, t = 0.8 it is 78 of 128 (0.609).
     """
-    permutations = signatures.shape[1]
-    limit = _least_matches(permutations, threshold) / permutations
-    stays = np.empty(len(pairs), np.bool_)
-    for start in range(0, len(pairs), _PAIRS_AT_A_TIME):
-        block = pairs[start : start + _PAIRS_AT_A_TIME]
-        estimates = estimate(signatures[block[:, 0]], signatures[block[:, 1]])
-        stays[start : start + _PAIRS_AT_A_TIME] = estimates >= limit
-    return pairs[stays]
-
-
-def _least_matches(permutations: int, threshold: float) -> int:
-    """Return the least c with P(binomial(permutations, threshold) <= c) > MISS_PROBABILITY."""
     if threshold >= 1.0:
         return permutations
     below = 0.0
@@ -91,3 +113,16 @@ def _least_matches(permutations: int, threshold: float) -> int:
         if below > MISS_PROBABILITY:
             return count
     return permutations
+
+
+def verify(pairs: Pairs, shingles_of: Callable[[int], Shingles], threshold: float) -> Edges:
+    """Return the pairs whose exact Jaccard is at least the threshold, in their order."""
+    similarity = np.array([jaccard(shingles_of(a), shingles_of(b)) for a, b in pairs.tolist()])
+    similar = similarity >= threshold
+    return Edges(pairs[similar], similarity[similar])
+
+
+def prefilter(pairs: Pairs, signatures: npt.NDArray[np.uint32], threshold: float) -> Pairs:
+    """Return the pairs whose signatures do not speak against a Jaccard at the threshold."""
+    equal = agreements(signatures[pairs[:, 0]], signatures[pairs[:, 1]])
+    return pairs[equal >= least_matches(signatures.shape[1], threshold)]

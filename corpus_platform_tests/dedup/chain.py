@@ -6,21 +6,35 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from corpus_platform.dedup.bands import Candidates, band_hashes, candidate_pairs
-from corpus_platform.dedup.clusters import Decisions, Keep, collapse_exact, decide
+from corpus_platform.dedup.bands import band_hashes, bucket_pairs, merge_codes, pairs_of
+from corpus_platform.dedup.clusters import Decisions, Keep, collapse_exact, decide, unmeasured
 from corpus_platform.dedup.exact import text_digest
 from corpus_platform.dedup.minhash import MinHasher
 from corpus_platform.dedup.shingles import shingle_hashes
-from corpus_platform.dedup.verification import Edges, jaccard, prefilter, verify
+from corpus_platform.dedup.verification import (
+    Edges,
+    Pairs,
+    Shingles,
+    agreements,
+    compare_sets,
+    least_matches,
+)
 from corpus_platform.text.folding import fold
 from corpus_platform.text.units import UnitKind
+
+BUCKET_CAP = 64
+
+
+class Candidates(NamedTuple):
+    pairs: Pairs
+    capped_buckets: int
 
 
 class Result(NamedTuple):
     decisions: Decisions
     candidates: Candidates
     edges: Edges
-    shingles: list[npt.NDArray[np.uint64]]
+    shingles: list[Shingles]
 
 
 def deduplicate(
@@ -32,22 +46,53 @@ def deduplicate(
     keep: Keep = "first_seen",
 ) -> Result:
     folded = [fold(text) for text in texts]
-    representative = collapse_exact([text_digest(text) for text in folded])
+    numbers = np.arange(len(texts))
+    digests = np.frombuffer(b"".join(map(text_digest, folded)), np.uint8).reshape(-1, 32)
+    copies, originals = collapse_exact(digests, numbers)
+    representative = numbers.copy()
+    representative[copies] = originals
+    firsts = np.flatnonzero(representative == numbers)
     shingles = [shingle_hashes(text, kind=kind, width=5) for text in folded]
-    bands, rows = banding
-    hasher = MinHasher(bands * rows)
-    firsts = np.unique(representative)
+    hasher = MinHasher(banding[0] * banding[1])
     signatures = np.array([hasher.signature(shingles[i]) for i in firsts])
-    candidates = candidate_pairs(band_hashes(signatures, bands, rows))
-    likely = prefilter(candidates.pairs, signatures, threshold)
-    edges = verify(firsts[likely], shingles.__getitem__, threshold)
-    decisions = decide(
-        representative,
-        edges,
-        keep=keep,
-        similarity_of=lambda a, b: jaccard(shingles[a], shingles[b]),
-    )
+    candidates = join(band_hashes(signatures, *banding), firsts)
+    edges = verify(candidates.pairs, spread(signatures, firsts, len(texts)), shingles, threshold)
+    asked = unmeasured(representative, edges)
+    others = Edges(asked, compare(shingles, asked))
+    decisions = decide(representative, edges, keep=keep, others=others)
     return Result(decisions, candidates, edges, shingles)
+
+
+def join(hashes: npt.NDArray[np.uint64], numbers: npt.NDArray[np.int64]) -> Candidates:
+    """Return the pairs of all bands."""
+    found = [bucket_pairs(band, numbers, cap=BUCKET_CAP) for band in hashes.T]
+    codes = merge_codes(part.codes for part in found)
+    return Candidates(pairs_of(codes), sum(part.capped for part in found))
+
+
+def verify(
+    pairs: Pairs, signatures: npt.NDArray[np.uint32], shingles: list[Shingles], threshold: float
+) -> Edges:
+    """Return the pairs at the threshold; `signatures` has a row for every number in a pair."""
+    equal = agreements(signatures[pairs[:, 0]], signatures[pairs[:, 1]])
+    pairs = pairs[equal >= least_matches(signatures.shape[1], threshold)]
+    similarity = compare(shingles, pairs)
+    similar = similarity >= threshold
+    return Edges(pairs[similar], similarity[similar])
+
+
+def spread(
+    signatures: npt.NDArray[np.uint32], numbers: npt.NDArray[np.int64], count: int
+) -> npt.NDArray[np.uint32]:
+    """Return one row a document, zeros where it is a copy."""
+    rows = np.zeros((count, signatures.shape[1]), np.uint32)
+    rows[numbers] = signatures
+    return rows
+
+
+def compare(shingles: list[Shingles], pairs: Pairs) -> npt.NDArray[np.float64]:
+    ends = np.cumsum([len(one) for one in shingles])
+    return compare_sets(np.concatenate(shingles), np.append(0, ends[:-1]), ends, pairs)
 
 
 def words(first: int, last: int) -> str:
