@@ -1,52 +1,72 @@
-"""Turns a set of shingle hashes into a MinHash signature of k values, and compares signatures.
+"""Turns sets of shingle hashes into signatures of k values, and compares signatures.
 
-Signatures are those of datasketch's `affine32` scheme, value for value: its permutations are taken
-from the library, its arithmetic is done here in numpy blocks (the library hashes element by element
-in Python). `scheme` names all that signatures depend on; storing and comparing it is the caller's.
+Two schemes: `fast` is a Fast Similarity Sketch, `datasketch` has the values of datasketch's
+`affine32`, one by one: its permutations are taken from the library. Both estimate the Jaccard
+similarity of two sets by the share of equal values. A signature is comparable only with those of
+its scheme, k and seed; storing and comparing these is the caller's.
 """
+
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from corpus_platform.dedup.shingles import SHINGLE_VERSION
 from corpus_platform.errors import UsageError
 
-__all__ = ["MinHasher", "estimate"]
+__all__ = ["MinHasher", "Scheme", "estimate", "sketch_name"]
+
+Scheme = Literal["fast", "datasketch"]
 
 _LIBRARY_SCHEME = "affine32"
-_CELLS = 1 << 17  # values permuted at a time: 512 KiB stay in the second-level cache
+_NAMES = {"fast": "fast-1", "datasketch": f"datasketch-{_LIBRARY_SCHEME}"}
+
+
+def sketch_name(scheme: Scheme, permutations: int, seed: int) -> str:
+    """Return the name of all that a signature depends on besides its shingles."""
+    return f"{_NAMES[scheme]}/k={permutations}/seed={seed}"
 
 
 class MinHasher:
-    """Makes signatures of `permutations` values; the same seed gives the same permutations."""
+    """Makes signatures of `permutations` values; the same seed gives the same signatures."""
 
-    def __init__(self, permutations: int, *, seed: int = 1) -> None:
+    def __init__(self, permutations: int, *, scheme: Scheme = "datasketch", seed: int = 1) -> None:
         if permutations < 1:
             raise UsageError(f"permutations = {permutations}: a signature has at least one value")
-        import datasketch  # half a second, for scipy: only where signatures are made
-
-        library = datasketch.MinHash(num_perm=permutations, seed=seed, scheme=_LIBRARY_SCHEME)
-        a, b = library.permutations
-        self._a, self._b = a.reshape(-1, 1), b.reshape(-1, 1)
-        self._block = max(1, _CELLS // permutations)
         self.permutations = permutations
-        self.scheme = f"datasketch-{_LIBRARY_SCHEME}/k={permutations}/seed={seed}/{SHINGLE_VERSION}"
+        self.scheme = sketch_name(scheme, permutations, seed)
+        self._seed = np.uint64(seed)
+        self._factors_terms = _library(permutations, seed) if scheme == "datasketch" else None
 
-    def signature(self, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint32]:
-        """Return the least value of each permutation over the low 32 bits of the hashes.
+    def signatures(
+        self, hashes: npt.NDArray[np.uint64], ends: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.uint32]:
+        """Return [n, k]: the signature of each set; the sets lie one after the other.
 
-        Memory does not grow with the set. An empty set raises: its signature would equal that of
+        Order and repetition do not matter. An empty set raises: its signature would equal that of
         every other empty set.
         """
-        if not hashes.size:
+        from corpus_platform.dedup.kernels import fast_signatures, least_values  # loads numba
+
+        if np.any(np.diff(ends, prepend=0) <= 0):
             raise UsageError("no shingles: an empty set has no signature")
-        mixed = _fmix32(hashes.astype(np.uint32))
-        least = np.full(self.permutations, 0xFFFFFFFF, np.uint32)
-        for start in range(0, mixed.size, self._block):
-            values = self._a * mixed[start : start + self._block]
-            values += self._b
-            np.minimum(least, values.min(axis=1), out=least)
-        return least
+        signatures = np.empty((ends.size, self.permutations), np.uint32)
+        if self._factors_terms is None:
+            fast_signatures(hashes, ends, self._seed, signatures)
+        else:
+            least_values(hashes, ends, *self._factors_terms, signatures)
+        return signatures
+
+    def signature(self, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint32]:
+        """Return the signature of one set."""
+        return self.signatures(hashes, np.array([hashes.size]))[0]
+
+
+def _library(permutations: int, seed: int) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
+    import datasketch  # half a second, for scipy: only where it is asked for
+
+    library = datasketch.MinHash(num_perm=permutations, seed=seed, scheme=_LIBRARY_SCHEME)
+    factors, terms = library.permutations
+    return factors.astype(np.uint32), terms.astype(np.uint32)
 
 
 def estimate(a: npt.NDArray[np.uint32], b: npt.NDArray[np.uint32]) -> npt.NDArray[np.float64]:
@@ -54,13 +74,3 @@ def estimate(a: npt.NDArray[np.uint32], b: npt.NDArray[np.uint32]) -> npt.NDArra
     if a.shape != b.shape:
         raise UsageError(f"signatures of {a.shape} and {b.shape} values cannot be compared")
     return np.asarray((a == b).mean(axis=-1))
-
-
-def _fmix32(values: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
-    """Mix by the finaliser of MurmurHash3, as the library does before it permutes."""
-    values = values ^ (values >> np.uint32(16))
-    values *= np.uint32(0x85EBCA6B)
-    values ^= values >> np.uint32(13)
-    values *= np.uint32(0xC2B2AE35)
-    values ^= values >> np.uint32(16)
-    return values

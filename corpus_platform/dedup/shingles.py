@@ -1,87 +1,59 @@
-"""Turns a folded text into the set of its shingles, each a 64-bit hash.
+"""Turns folded texts into their shingles, each a 64-bit hash.
 
-A shingle is a window of `width` units in a row. A unit is hashed by XXH3-64 of its UTF-8 (seed 0);
-a window by h = h * BASE + unit from left to right modulo 2^64, plus the number of its units times
-GOLDEN, through splitmix64. Hashes depend on nothing but the text: stored ones stay comparable as
-long as SHINGLE_VERSION is the same.
+A shingle is a window of `width` units in a row. A text of fewer units has one shingle of them all;
+a text without a unit ('!!!') has one of the text itself, in a domain of its own: two such texts are
+equal or disjoint. No text has none. Hashes depend on nothing but the text: stored ones stay
+comparable as long as SHINGLE_VERSION is the same. The arithmetic is in `text.kernels` (units) and
+`dedup.kernels` (windows).
 """
 
-import functools
-import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from xxhash import xxh3_64_intdigest
 
-from corpus_platform.dedup.hashes import GOLDEN, distinct, splitmix64
+from corpus_platform.dedup.hashes import distinct
 from corpus_platform.errors import UsageError
-from corpus_platform.text.units import UnitKind, unit_blocks
+from corpus_platform.text.units import UnitKind
 
-__all__ = ["SHINGLE_VERSION", "shingle_hashes"]
+__all__ = ["SHINGLE_VERSION", "Shingles", "shingle_hashes", "shingles_of"]
 
-SHINGLE_VERSION = "xxh3-poly-1"  # folding, units and the arithmetic below
+SHINGLE_VERSION = "tree-1"  # folding, units and the arithmetic of the two kernels
 
-_BASE = np.uint64(0xD1342543DE82EF95)  # odd, so that no unit's bits fall out of the product
-_NO_UNITS_SEED = 1
-_BLOCK_CHARACTERS = 1 << 16
+_COUNTED_FIRST = 1 << 20  # characters from which on units are counted first, for the memory
 
 
-def shingle_hashes(folded: str, *, kind: UnitKind, width: int) -> npt.NDArray[np.uint64]:
-    """Return the distinct shingle hashes of a folded text in ascending order, never none.
+class Shingles(NamedTuple):
+    """The shingles of texts, one text after the other, and the place behind those of each."""
 
-    A text of fewer than `width` units has one shingle of them all. A text without a unit ('!!!')
-    has one of the text itself, in a domain of its own: two such texts are equal or disjoint.
-    Memory is a block's and 8 bytes a window, not that of a list of units.
+    hashes: npt.NDArray[np.uint64]
+    ends: npt.NDArray[np.int64]
+
+
+def shingles_of(encoded: Sequence[bytes], *, kind: UnitKind, width: int) -> Shingles:
+    """Return all windows of folded texts in UTF-8, in the order of the text, repeated ones too.
+
+    Memory is 8 bytes a unit.
     """
     if width < 1:
         raise UsageError(f"width = {width}: a shingle has at least one unit")
-    rest = np.empty(0, np.uint64)
-    windows = []
-    for block in _unit_hashes(folded, kind):
-        units = np.concatenate([rest, block])
-        rest = units
-        if units.size >= width:
-            windows.append(distinct(_combine(units, width)))
-            rest = units[units.size - width + 1 :]
-    if windows:
-        return windows[0] if len(windows) == 1 else distinct(np.concatenate(windows))
-    if rest.size:
-        return _combine(rest, rest.size)
-    return splitmix64(np.array([xxh3_64_intdigest(folded.encode(), _NO_UNITS_SEED)], np.uint64))
+    # numba takes 0.6 s to load: only where texts are cut
+    from corpus_platform.dedup.kernels import window_hashes
+    from corpus_platform.text.kernels import hash_units, unit_classes
+
+    data = np.frombuffer(b"".join(encoded), np.uint8)
+    ends = np.cumsum([len(text) for text in encoded], dtype=np.int64)
+    classes, counts = unit_classes(kind), np.empty(ends.size, np.int64)
+    size = data.size + ends.size  # no text has more units than bytes, and a hash has each
+    if size > _COUNTED_FIRST:
+        size = hash_units(data, ends, classes, np.empty(0, np.uint64), counts)
+    hashes = np.empty(size, np.uint64)
+    hash_units(data, ends, classes, hashes, counts)
+    found = window_hashes(hashes, counts, width, ends)
+    return Shingles(hashes[:found], ends)
 
 
-def _unit_hashes(folded: str, kind: UnitKind) -> Iterator[npt.NDArray[np.uint64]]:
-    """Yield the hash of every unit in order, in blocks."""
-    if kind == "char":
-        table = _character_hashes()
-        for start in range(0, len(folded), _BLOCK_CHARACTERS):
-            block = folded[start : start + _BLOCK_CHARACTERS].encode("utf-32-le")
-            yield table[np.frombuffer(block, "<u4")]
-        return
-    for units in unit_blocks(folded, kind, characters=_BLOCK_CHARACTERS):
-        yield _hash_each(units, len(units))
-
-
-def _hash_each(units: Iterable[str], count: int) -> npt.NDArray[np.uint64]:
-    return np.fromiter(map(xxh3_64_intdigest, map(str.encode, units)), np.uint64, count)
-
-
-@functools.cache
-def _character_hashes() -> npt.NDArray[np.uint64]:
-    """Return the hash of every code point (9 MB): a table is 20 times faster than a call each."""
-    points = range(sys.maxunicode + 1)
-    # Surrogates cannot be encoded; no text that came out of UTF-8 has one.
-    texts = (chr(p) if not 0xD800 <= p <= 0xDFFF else "" for p in points)
-    return _hash_each(texts, len(points))
-
-
-def _combine(units: npt.NDArray[np.uint64], width: int) -> npt.NDArray[np.uint64]:
-    """Return the hash of every window of `width` units, in order."""
-    count = units.size - width + 1
-    hashes = units[:count].copy()
-    for i in range(1, width):
-        hashes *= _BASE
-        hashes += units[i : i + count]
-    hashes += np.uint64(width * GOLDEN % 2**64)  # four units never equal a window of five
-    return splitmix64(hashes)
+def shingle_hashes(folded: str, *, kind: UnitKind, width: int) -> npt.NDArray[np.uint64]:
+    """Return the distinct shingle hashes of a folded text in ascending order, never none."""
+    return distinct(shingles_of([folded.encode()], kind=kind, width=width).hashes)

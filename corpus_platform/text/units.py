@@ -16,7 +16,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
-__all__ = ["UnitKind", "split_units", "unit_blocks"]
+__all__ = ["UnitKind", "run_points", "split_units", "unit_blocks", "unspaced_points"]
 
 UnitKind = Literal["auto", "char", "word"]
 
@@ -98,7 +98,7 @@ def _patterns() -> _Patterns:
     # `re` looks a character beyond U+FFFF up range by range, and does so for every character that
     # is not in the class: one class of all runs cuts English at 3 MB/s. So these ranges stand
     # behind a cheap look ahead (17 MB/s), and texts without them get a class without them (50).
-    run, unspaced = _run_points(), _unspaced_points()
+    run, unspaced = run_points(), unspaced_points()
     spaced = run - unspaced
     beyond = r"\U00010000-\U0010FFFF"
 
@@ -115,7 +115,8 @@ def _patterns() -> _Patterns:
     )
 
 
-def _run_points() -> set[int]:
+def run_points() -> set[int]:
+    """Return the code points of which runs are made, those of unspaced scripts included."""
     # The planes between hold nothing, those behind only private characters.
     points = itertools.chain(range(0x40000), range(0xE0000, 0xF0000))
     return {p for p in points if (c := unicodedata.category(chr(p)))[0] in "LM" or c == "Nd"} | {
@@ -123,7 +124,8 @@ def _run_points() -> set[int]:
     }
 
 
-def _unspaced_points() -> set[int]:
+def unspaced_points() -> set[int]:
+    """Return the code points that are units of their own for `auto`."""
     points = itertools.chain.from_iterable(range(low, high + 1) for low, high in _UNSPACED)
     return {
         p for p in points if (c := unicodedata.category(chr(p)))[0] in "LM" or c in ("Nd", "Nl")

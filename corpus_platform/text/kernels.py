@@ -1,0 +1,139 @@
+"""Turns UTF-8 into the 64-bit hashes of its units, in machine code.
+
+The units are those of `text.units`, which stays the obvious way to say what they are: both look at
+the same sets of code points. A unit is hashed over chunks of its UTF-8, each as many whole
+characters as fit into 8 bytes, read as a big-endian number: h = UNIT_SEED, then for each chunk
+h = (h ^ chunk) * UNIT_FACTOR modulo 2^64, h ^= h >> 32. The second step is not linear: no text can
+be built of which the chunks cancel out. What is stored depends on this arithmetic: it never changes
+without a new SHINGLE_VERSION.
+
+Input is valid UTF-8, as `str.encode` gives it: nothing is checked here. Numba does not see that a
+function of another module has changed and takes the old one out of its cache: so no kernel calls
+one of another module.
+"""
+
+import functools
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from corpus_platform.text.units import UnitKind, run_points, unspaced_points
+
+__all__ = ["hash_units", "unit_classes", "warm"]
+
+_SEPARATOR, _RUN, _UNIT = 0, 1, 2
+
+# Digits of pi: nobody chose them. The factor is odd, so that no bit falls out of a product.
+_UNIT_SEED = np.uint64(0x243F6A8885A308D3)
+_TEXT_SEED = np.uint64(0x13198A2E03707344)  # of texts without a unit
+_UNIT_FACTOR = np.uint64(0xA4093822299F31D1)
+_HALF = np.uint64(32)
+
+
+@functools.cache
+def unit_classes(kind: UnitKind) -> npt.NDArray[np.uint8]:
+    """Return for each code point: 0 separates, 1 makes a run with its like, 2 is a unit alone."""
+    if kind == "char":
+        return np.full(0x110000, _UNIT, np.uint8)
+    table = np.full(0x110000, _SEPARATOR, np.uint8)
+    table[list(run_points())] = _RUN
+    if kind == "auto":
+        table[list(unspaced_points())] = _UNIT
+    return table
+
+
+@njit(cache=True, nogil=True)
+def hash_units(
+    data: npt.NDArray[np.uint8],
+    ends: npt.NDArray[np.int64],
+    classes: npt.NDArray[np.uint8],
+    hashes: npt.NDArray[np.uint64],
+    counts: npt.NDArray[np.int64],
+) -> int:
+    """Write the hashes of the units of the texts that end at `ends`; return how many there are.
+
+    `counts` gets the units of each text. A text without a unit has one hash, of itself, and a count
+    of 0. What does not fit into `hashes` is counted and not written.
+    """
+    place, start = 0, 0
+    for text in range(ends.size):
+        first = place
+        place = _cut(data, start, ends[text], classes, hashes, place)
+        counts[text] = place - first
+        if place == first:
+            place = _put(hashes, place, _whole(data, start, ends[text]))
+        start = ends[text]
+    return place
+
+
+@njit(nogil=True)
+def _cut(
+    data: npt.NDArray[np.uint8],
+    at: int,
+    end: int,
+    classes: npt.NDArray[np.uint8],
+    hashes: npt.NDArray[np.uint64],
+    place: int,
+) -> int:
+    """Write the hashes of the units of one text from `place` on; return the place behind them."""
+    mixed, chunk, held = _UNIT_SEED, np.uint64(0), 0
+    while at < end:
+        point, raw, size = _decode(data, at)
+        at += size
+        kind = classes[point]
+        if kind == _RUN:
+            if held + size > 8:
+                mixed, chunk, held = _mix(mixed, chunk), np.uint64(0), 0
+            chunk = (chunk << np.uint64(8 * size)) | raw
+            held += size
+            continue
+        if held:
+            place = _put(hashes, place, _mix(mixed, chunk))
+            mixed, chunk, held = _UNIT_SEED, np.uint64(0), 0
+        if kind == _UNIT:
+            place = _put(hashes, place, _mix(_UNIT_SEED, raw))
+    return _put(hashes, place, _mix(mixed, chunk)) if held else place
+
+
+@njit(nogil=True)
+def _whole(data: npt.NDArray[np.uint8], start: int, end: int) -> np.uint64:
+    """Return the hash of a text without units: its length, then its bytes one by one."""
+    mixed = _mix(_TEXT_SEED, np.uint64(end - start))
+    for at in range(start, end):
+        mixed = _mix(mixed, np.uint64(data[at]))
+    return mixed
+
+
+@njit(nogil=True)
+def _decode(data: npt.NDArray[np.uint8], at: int) -> tuple[np.int64, np.uint64, int]:
+    """Return the code point at `at`, its bytes as a big-endian number, and how many they are."""
+    first = np.uint64(data[at])
+    if first < 0x80:
+        return np.int64(first), first, 1
+    size = 2 if first < 0xE0 else 3 if first < 0xF0 else 4
+    point, raw = np.int64(first) & (0x7F >> size), first
+    for i in range(1, size):
+        point = (point << 6) | (np.int64(data[at + i]) & 0x3F)
+        raw = (raw << np.uint64(8)) | np.uint64(data[at + i])
+    return point, raw, size
+
+
+@njit(nogil=True)
+def _mix(mixed: np.uint64, chunk: np.uint64) -> np.uint64:
+    product = (mixed ^ chunk) * _UNIT_FACTOR
+    return product ^ (product >> _HALF)
+
+
+@njit(nogil=True)
+def _put(hashes: npt.NDArray[np.uint64], place: int, value: np.uint64) -> int:
+    if place < hashes.size:
+        hashes[place] = value
+    return place + 1
+
+
+def warm() -> list[str]:
+    """Compile the kernels, or load them from numba's cache; return their names."""
+    data, hashes, counts = np.zeros(1, np.uint8), np.empty(1, np.uint64), np.empty(1, np.int64)
+    hash_units(data, np.array([1]), np.zeros(1, np.uint8), hashes, counts)
+    return ["hash_units"]
