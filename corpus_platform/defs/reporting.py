@@ -8,6 +8,7 @@ import dagster as dg
 import pyarrow.parquet as pq
 
 from corpus_platform.defs.columns import lineage_metadata
+from corpus_platform.defs.dedup_report import dedup_metadata
 from corpus_platform.defs.numbers import shown_numbers
 from corpus_platform.defs.progress import progress_of
 from corpus_platform.defs.resources import Corpus
@@ -101,6 +102,7 @@ def _result(
         ),
         **_places(artifact),
         **lineage_metadata(report.asset),
+        **(dedup_metadata(artifact) if report.asset == "dedup_clusters" else {}),
         **({"bytes_in": bytes_in} if bytes_in else {}),
         "bytes_out": sum(o.bytes for o in manifest.outputs),
         "stage_seconds": seconds,

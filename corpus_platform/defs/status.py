@@ -14,12 +14,12 @@ from dataclasses import dataclass
 import dagster as dg
 
 from corpus_platform.defs.launchpad import NOTHING_TO_SET
-from corpus_platform.defs.markdown import cell, table
 from corpus_platform.defs.memory import Memory
 from corpus_platform.defs.resources import Corpus
 from corpus_platform.defs.since import remember
 from corpus_platform.errors import CorpusError
 from corpus_platform.planner import INGEST, Blocked, Survey, survey
+from corpus_platform.reports.markdown import cell, table
 from corpus_platform.storage.files import text_sha256
 
 __all__ = ["SCOPE", "STATES", "STATUS", "build_status", "report_status", "status_metadata"]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corpus_platform.defs.markdown import cell, table
+from corpus_platform.reports.markdown import cell, table
 
 
 @pytest.mark.parametrize(
