@@ -41,21 +41,21 @@ def scheme_of(dedup: DedupSettings, *, seed: int = SEED) -> str:
 
 
 class Signer:
-    """Signs texts under some settings; the results depend on nothing else but the seed."""
+    """Signs texts under the settings `dedup`; the results depend on nothing else but the seed."""
 
     def __init__(self, dedup: DedupSettings, *, seed: int = SEED) -> None:
         self.scheme = scheme_of(dedup, seed=seed)
-        self._dedup = dedup
+        self.dedup = dedup
         self._hasher = MinHasher(dedup.permutations, scheme=dedup.scheme, seed=seed)
 
     def sign(self, texts: Sequence[str]) -> Signed:
         """Return one row per text."""
         digests, sizes, shingles = bytearray(), [], []
-        signatures = np.empty((len(texts), self._dedup.permutations), np.uint32)
+        signatures = np.empty((len(texts), self.dedup.permutations), np.uint32)
         for start, end in _batches(texts):
             folded = [fold(text).encode() for text in texts[start:end]]
             raw = [text.encode() for text in texts[start:end]]
-            for exact in folded if self._dedup.exact == "folded" else raw:
+            for exact in folded if self.dedup.exact == "folded" else raw:
                 digests += text_digest(exact)
             sizes += [len(text) for text in raw]
             found = self._shingles(folded)
@@ -66,7 +66,7 @@ class Signer:
             np.array(sizes, np.int64),
             np.concatenate([*shingles, np.empty(0, np.int64)]),
             signatures,
-            band_hashes(signatures, *self._dedup.banding),
+            band_hashes(signatures, *self.dedup.banding),
         )
 
     def shingle_sets(
@@ -87,7 +87,7 @@ class Signer:
         return self._hasher.signatures(flat, ends)
 
     def _shingles(self, folded: Sequence[bytes]) -> Shingles:
-        return shingles_of(folded, kind=self._dedup.shingle, width=self._dedup.width)
+        return shingles_of(folded, kind=self.dedup.shingle, width=self._dedup.width)
 
 
 def _batches(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
