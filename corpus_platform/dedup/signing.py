@@ -87,7 +87,7 @@ class Signer:
         return self._hasher.signatures(flat, ends)
 
     def _shingles(self, folded: Sequence[bytes]) -> Shingles:
-        return shingles_of(folded, kind=self.dedup.shingle, width=self._dedup.width)
+        return shingles_of(folded, kind=self.dedup.shingle, width=self.dedup.width)
 
 
 def _batches(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
