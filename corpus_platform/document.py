@@ -12,8 +12,10 @@ import pyarrow as pa
 __all__ = [
     "CLEANED",
     "CLUSTERS",
+    "COMPARED",
     "EDGES",
     "EXCERPT_BYTES",
+    "LEAKS",
     "QUARANTINE",
     "RELEASE_DOCUMENTS",
     "SIGNATURES",
@@ -87,10 +89,9 @@ SIGNATURES = pa.schema(
     [
         pa.field("row", pa.int64(), nullable=False),
         pa.field("id", pa.string(), nullable=False),
-        pa.field("digest", pa.binary(32), nullable=False),  # sha256 of the folded text
-        pa.field("shingles", pa.int64(), nullable=False),  # distinct shingles
-        pa.field("signature", pa.binary(), nullable=False),  # k little-endian uint32 values
-        pa.field("bands", pa.binary(), nullable=False),  # b little-endian uint64 band hashes
+        pa.field("digest", pa.binary(32), nullable=False),  # sha256 of the folded or raw text
+        pa.field("bytes", pa.int64(), nullable=False),  # of the text in UTF-8
+        pa.field("shingles", pa.int64(), nullable=False),  # places of the window, repeats counted
     ]
 )
 
@@ -100,6 +101,22 @@ EDGES = pa.schema(
         pa.field("row_a", pa.int64(), nullable=False),
         pa.field("shard_b", pa.string(), nullable=False),
         pa.field("row_b", pa.int64(), nullable=False),
+        pa.field("agreeing", pa.int32(), nullable=False),  # equal values of the two signatures
+        pa.field("similarity", pa.float64(), nullable=False),
+    ]
+)
+
+# Pairs that were looked at and are no edges; without a similarity where the signatures sufficed.
+COMPARED = pa.schema([*list(EDGES)[:-1], pa.field("similarity", pa.float64())])
+
+LEAKS = pa.schema(
+    [
+        pa.field("shard", pa.string(), nullable=False),  # of the validation document
+        pa.field("row", pa.int64(), nullable=False),
+        pa.field("id", pa.string(), nullable=False),
+        pa.field("train_shard", pa.string(), nullable=False),
+        pa.field("train_row", pa.int64(), nullable=False),
+        pa.field("train_id", pa.string(), nullable=False),
         pa.field("similarity", pa.float64(), nullable=False),
     ]
 )

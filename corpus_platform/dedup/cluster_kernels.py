@@ -1,8 +1,9 @@
-"""Compiled loops of joining and deciding: plain arrays in, plain arrays out.
+"""Compiled loops of deciding and verifying: plain arrays in, plain arrays out.
 
-Checks, messages and named results are those of `bands`, `clusters` and `verification`, which
-import this module inside their functions: numba takes 0.6 s to import, and planning a chain needs
-none of it. Inputs are given through `array`, so that each kernel is compiled for one type only.
+Checks, messages and named results are those of `clusters` and `verification`, which import this
+module inside their functions: numba takes 0.6 s to import, and planning a chain needs none of it.
+Inputs are given through `array`, so that each kernel is compiled for one type only. Joining has
+loops of its own in `join_kernels`.
 """
 
 import numpy as np
@@ -12,27 +13,23 @@ from numba import njit
 __all__ = [
     "array",
     "count_agreements",
+    "drop_others",
     "drop_seen",
-    "fill_pairs",
-    "fill_searched",
-    "first_equal",
+    "fill_buckets",
     "first_fault",
     "follow_copies",
-    "hash_bands",
     "jaccards",
     "join_all",
-    "link_equal",
-    "link_searched",
-    "merge",
     "place_distinct",
     "warm",
 ]
 
-_HIGH = np.uint64(0xFFFFFFFF00000000)
-_LOW = np.uint64(0x00000000FFFFFFFF)
-_SPREAD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio: neighbours go to far slots
-_ONE, _HALF = np.uint64(1), np.uint64(32)
+Indices = npt.NDArray[np.int64]
+Similarities = npt.NDArray[np.float64]
+Hashes = npt.NDArray[np.uint64]
+
 _LAST = np.uint64(0xFFFFFFFFFFFFFFFF)
+_STEPS = 64  # from its slot to where a hash is put; evenly spread ones need 20 in ten million
 
 
 def array(values: npt.ArrayLike, dtype: npt.DTypeLike) -> npt.NDArray:
@@ -42,183 +39,11 @@ def array(values: npt.ArrayLike, dtype: npt.DTypeLike) -> npt.NDArray:
     return view
 
 
-# --- bands
+# --- components and decisions
 
 
 @njit(cache=True, nogil=True)
-def hash_bands(signatures, bands, rows):
-    """Return [n, bands] hashes: splitmix64 over the band's number and its values."""
-    hashes = np.empty((signatures.shape[0], bands), np.uint64)
-    for document in range(signatures.shape[0]):
-        for band in range(bands):
-            mixed = np.uint64(band)
-            for column in range(band * rows, (band + 1) * rows):
-                z = (mixed ^ np.uint64(signatures[document, column])) + _SPREAD
-                z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-                z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-                mixed = z ^ (z >> np.uint64(31))
-            hashes[document, band] = mixed
-    return hashes
-
-
-# --- buckets: rows stand in the order of their numbers
-
-
-@njit(cache=True, nogil=True)
-def _shift(count):
-    """Return by how many bits a 64-bit product is cut to a slot; at most half the slots are used."""
-    bits = 4
-    while (1 << bits) < 2 * count:
-        bits += 1
-    return np.uint64(64 - bits)
-
-
-@njit(cache=True, nogil=True)
-def link_equal(hashes):
-    """Chain the rows of equal hashes: the next one of each row (0: none), and its place from 0.
-
-    One open table; a slot holds the high half of the hash and the last row that had it, plus one.
-    """
-    shift = _shift(hashes.size)
-    slots = np.zeros(1 << (np.int64(64) - np.int64(shift)), np.uint64)
-    following = np.zeros(hashes.size, np.uint32)
-    place = np.zeros(hashes.size, np.uint32)
-    mask = np.uint64(slots.size - 1)
-    for row in range(hashes.size):
-        value = hashes[row]
-        slot = (value * _SPREAD) >> shift
-        while slots[slot] != 0:
-            if (slots[slot] ^ value) & _HIGH == 0:
-                before = np.int64(slots[slot] & _LOW) - 1
-                if hashes[before] == value:
-                    following[before] = row
-                    place[row] = place[before] + 1
-                    break
-            slot = (slot + _ONE) & mask
-        slots[slot] = (value & _HIGH) | np.uint64(row + 1)
-    return following, place
-
-
-@njit(cache=True, nogil=True)
-def fill_pairs(numbers, following, place, cap):
-    """Return the codes of all rows with those of the first `cap` before them, and capped buckets.
-
-    Rows in order as the earlier one, each with those that follow it: the codes come out ascending.
-    """
-    total, capped = 0, 0
-    for row in range(place.size):
-        total += min(np.int64(place[row]), cap)
-        capped += np.int64(place[row]) == cap + 1
-    codes = np.empty(total, np.uint64)
-    filled = 0
-    for row in range(place.size):
-        if place[row] < cap:
-            earlier = np.uint64(numbers[row]) << _HALF
-            later = np.int64(following[row])
-            while later:
-                codes[filled] = earlier | np.uint64(numbers[later])
-                filled += 1
-                later = np.int64(following[later])
-    return codes, capped
-
-
-@njit(cache=True, nogil=True)
-def link_searched(following, searched):
-    """Return for each row the next searched one of its bucket, 0 where there is none."""
-    link = np.zeros(following.size, np.uint32)
-    for row in range(following.size - 1, -1, -1):
-        later = following[row]
-        if later:
-            link[row] = later if searched[later] else link[later]
-    return link
-
-
-@njit(cache=True, nogil=True)
-def fill_searched(numbers, following, place, searched, link, cap, codes):
-    """Fill in the codes of searched rows with the first `cap` of their bucket; return how many.
-
-    A row among the first `cap` meets those after it: if it is searched itself all that are among
-    the first too, then the searched ones only. With no room in `codes` they are only counted.
-    """
-    filled = 0
-    for row in range(place.size):
-        if place[row] >= cap:
-            continue
-        earlier = np.uint64(numbers[row]) << _HALF
-        at = row
-        if searched[row]:
-            while following[at] and place[following[at]] < cap:
-                at = np.int64(following[at])
-                if codes.size:
-                    codes[filled] = earlier | np.uint64(numbers[at])
-                filled += 1
-        while link[at]:
-            at = np.int64(link[at])
-            if codes.size:
-                codes[filled] = earlier | np.uint64(numbers[at])
-            filled += 1
-    return filled
-
-
-@njit(cache=True, nogil=True)
-def merge(a, b, out):
-    """Fill in the distinct values of two ascending arrays of distinct values; return how many."""
-    i, j, filled = 0, 0, 0
-    while i < a.size and j < b.size:
-        x, y = a[i], b[j]
-        out[filled] = min(x, y)
-        filled += 1
-        i += x <= y
-        j += y <= x
-    for k in range(i, a.size):
-        out[filled] = a[k]
-        filled += 1
-    for k in range(j, b.size):
-        out[filled] = b[k]
-        filled += 1
-    return filled
-
-
-# --- exact copies, components, decisions
-
-
-@njit(cache=True, nogil=True)
-def first_equal(digests):
-    """Return the rows that have an earlier equal one, and the first of each; rows are 4 words."""
-    shift = _shift(digests.shape[0])
-    slots = np.zeros(1 << (np.int64(64) - np.int64(shift)), np.uint64)
-    mask = np.uint64(slots.size - 1)
-    copies, firsts = np.empty(16, np.int64), np.empty(16, np.int64)
-    found = 0
-    for row in range(digests.shape[0]):
-        value = digests[row, 0]
-        slot = (value * _SPREAD) >> shift
-        first = -1
-        while slots[slot] != 0:
-            if (slots[slot] ^ value) & _HIGH == 0:
-                before = np.int64(slots[slot] & _LOW) - 1
-                if (
-                    digests[before, 0] == value
-                    and digests[before, 1] == digests[row, 1]
-                    and digests[before, 2] == digests[row, 2]
-                    and digests[before, 3] == digests[row, 3]
-                ):
-                    first = before
-                    break
-            slot = (slot + _ONE) & mask
-        if first < 0:
-            slots[slot] = (value & _HIGH) | np.uint64(row + 1)
-            continue
-        if found == copies.size:
-            copies = np.append(copies, np.empty(found, np.int64))
-            firsts = np.append(firsts, np.empty(found, np.int64))
-        copies[found], firsts[found] = row, first
-        found += 1
-    return copies[:found].copy(), firsts[:found].copy()
-
-
-@njit(cache=True, nogil=True)
-def _root(parent, node):
+def _root(parent: Indices, node: int) -> int:
     while parent[node] != node:
         parent[node] = parent[parent[node]]  # halves the path for those who come after
         node = parent[node]
@@ -226,7 +51,7 @@ def _root(parent, node):
 
 
 @njit(cache=True, nogil=True)
-def join_all(count, pairs):
+def join_all(count: int, pairs: Indices) -> Indices:
     """Return the smallest member of each node's component; all pairs are of 0..count-1.
 
     Greater roots hang on smaller ones, so a parent is never greater than its child, and one pass
@@ -245,7 +70,7 @@ def join_all(count, pairs):
 
 
 @njit(cache=True, nogil=True)
-def first_fault(representative, pairs):
+def first_fault(representative: Indices, pairs: Indices) -> tuple[int, int]:
     """Return (0, -1), or what is wrong with the first faulty pair or representative, and where.
 
     1: a representative is no earlier document that stands for itself; 2: a pair names no document;
@@ -268,7 +93,9 @@ def first_fault(representative, pairs):
 
 
 @njit(cache=True, nogil=True)
-def drop_seen(pairs, weights, twin, similarity):
+def drop_seen(
+    pairs: Indices, weights: Similarities, twin: Indices, similarity: Similarities
+) -> None:
     """Fill in twins and similarities of one pass in key order; pairs ascend by the earlier one.
 
     When the pairs of an earlier document are met all pairs that could drop it have been.
@@ -282,7 +109,9 @@ def drop_seen(pairs, weights, twin, similarity):
 
 
 @njit(cache=True, nogil=True)
-def drop_others(pairs, weights, cluster, similarity):
+def drop_others(
+    pairs: Indices, weights: Similarities, cluster: Indices, similarity: Similarities
+) -> None:
     """Fill in the similarities of pairs whose earlier document is kept for the later one."""
     for k in range(pairs.shape[0]):
         a, b = pairs[k, 0], pairs[k, 1]
@@ -291,7 +120,14 @@ def drop_others(pairs, weights, cluster, similarity):
 
 
 @njit(cache=True, nogil=True)
-def follow_copies(representative, kinds, kind, twin, similarity, cluster):
+def follow_copies(
+    representative: Indices,
+    kinds: tuple[int, int, int],
+    kind: npt.NDArray[np.int8],
+    twin: Indices,
+    similarity: Similarities,
+    cluster: Indices,
+) -> Indices:
     """Fill in kinds, and give copies what became of their representatives; return cluster sizes."""
     size = np.zeros(representative.size, np.int64)
     for document in range(representative.size):
@@ -314,7 +150,7 @@ def follow_copies(representative, kinds, kind, twin, similarity, cluster):
 
 
 @njit(cache=True, nogil=True)
-def count_agreements(a, b):
+def count_agreements(a: npt.NDArray[np.uint32], b: npt.NDArray[np.uint32]) -> Indices:
     """Return the number of equal values in each row."""
     counts = np.empty(a.shape[0], np.int64)
     for row in range(a.shape[0]):
@@ -326,7 +162,7 @@ def count_agreements(a, b):
 
 
 @njit(cache=True, nogil=True)
-def jaccards(flat, starts, ends, pairs):
+def jaccards(flat: Hashes, starts: Indices, ends: Indices, pairs: Indices) -> Similarities:
     """Return the Jaccard of each pair of ascending sets flat[start:end]; 0 for two empty ones."""
     found = np.zeros(pairs.shape[0])
     for k in range(pairs.shape[0]):
@@ -344,22 +180,26 @@ def jaccards(flat, starts, ends, pairs):
 
 
 @njit(cache=True, nogil=True)
-def place_distinct(values, out):
-    """Fill in the distinct values in ascending order and return how many, -1 when it gives up.
+def place_distinct(values: Hashes, table: Hashes) -> int:
+    """Leave the distinct values at the beginning of `table`, ascending; return how many.
 
-    Linear probing sort (Gonnet and Munro 1984): a table whose slots are the high bits, kept in
-    order. Good for hashes only; where they are not spread it gives up after 64 steps.
+    Linear probing sort (Gonnet and Munro 1984): a hash table whose slots are the high bits, kept
+    in order; three times as fast as sorting where it fits a cache. `table` has 2^b + 64 entries,
+    2^b at least twice the values. Returns -1, having done nothing of use, where values are no
+    evenly spread hashes.
     """
-    shift = _shift(values.size)
-    table = np.full((1 << (np.int64(64) - np.int64(shift))) + 64, _LAST, np.uint64)
-    highest = False
+    shift = np.uint64(64)
+    while (1 << (64 - np.int64(shift))) + _STEPS < table.size:
+        shift -= np.uint64(1)
+    table[:] = _LAST
+    highest = 0
     for k in range(values.size):
         value = values[k]
         if value == _LAST:  # stands for an empty slot
-            highest = True
+            highest = 1
             continue
         slot = np.int64(value >> shift)
-        end = min(slot + 64, table.size)
+        end = slot + _STEPS
         while slot < end and table[slot] < value:
             slot += 1
         while slot < end and table[slot] != value:
@@ -372,27 +212,43 @@ def place_distinct(values, out):
     filled = 0
     for slot in range(table.size):
         if table[slot] != _LAST:
-            out[filled] = table[slot]
+            table[filled] = table[slot]
             filled += 1
     if highest:
-        out[filled] = _LAST
-        filled += 1
-    return filled
+        table[filled] = _LAST
+    return filled + highest
+
+
+@njit(cache=True, nogil=True)
+def fill_buckets(pairs, sizes, budget):
+    """Return a bucket for each pair, ascending: a new one where its documents have no room left."""
+    inside = np.full(sizes.size, -1, np.int64)  # the last bucket that a document is in
+    buckets = np.empty(pairs.shape[0], np.int64)
+    bucket, used = 0, 0
+    for k in range(pairs.shape[0]):
+        a, b = pairs[k, 0], pairs[k, 1]
+        more = (sizes[a] if inside[a] != bucket else 0) + (sizes[b] if inside[b] != bucket else 0)
+        if used and used + more > budget:
+            bucket, used, more = bucket + 1, 0, sizes[a] + sizes[b]
+        inside[a] = inside[b] = bucket
+        used += more
+        buckets[k] = bucket
+    return buckets
 
 
 def warm() -> None:
-    """Compile every kernel for the types it is used with, into numba's cache."""
+    """Compile every kernel of joining and deciding for the types it is used with."""
     from corpus_platform.dedup import bands, clusters, verification
 
-    signatures, hashes = np.zeros((2, 2), np.uint32), np.zeros(2, np.uint64)
-    bands.band_hashes(signatures, 1, 2)
-    found = bands.bucket_pairs(hashes, np.arange(2), cap=1, searched=np.ones(2, np.bool_))
+    signatures, numbers = np.zeros((2, 2), np.uint32), np.arange(2)
+    hashes = bands.band_hashes(signatures, 1, 2)[:, 0]
+    found = bands.bucket_pairs(hashes, numbers, cap=1, searched=numbers == 0)
     bands.merge_codes([found.codes, found.searched])
-    clusters.collapse_exact(np.zeros((2, 32), np.uint8), np.arange(2))
+    clusters.collapse_exact(np.zeros((2, 32), np.uint8), numbers)
     edges = verification.Edges(np.array([[0, 1]]), np.ones(1))
-    clusters.decide(np.arange(2), edges, keep="first_seen")
-    clusters.decide(np.arange(2), edges, keep="one_per_cluster")
+    clusters.decide(numbers, edges, keep="first_seen")
+    clusters.decide(numbers, edges, keep="one_per_cluster")
     verification.agreements(signatures, signatures)
-    ends = np.arange(1, 3)
-    verification.compare_sets(hashes, ends - 1, ends, edges.pairs)
-    place_distinct(array(hashes, np.uint64), hashes)
+    verification.compare_sets(hashes, numbers, numbers + 1, edges.pairs)
+    place_distinct(array(hashes, np.uint64), np.empty(4 + _STEPS, np.uint64))
+    fill_buckets(array(edges.pairs, np.int64), array(numbers, np.int64), 1)

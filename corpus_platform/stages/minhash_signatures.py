@@ -1,12 +1,14 @@
 """minhash_signatures: for each cleaned document its exact key, MinHash signature and band hashes.
 
-They depend on the text and the dedup settings only; comparing documents is the next stage's.
+They depend on the text and the dedup settings only; comparing documents is the next stage's. What
+that stage reads of all shards again and again, exact keys and band hashes, lies in bucket rows:
+split by band and first byte, so that a bucket is found without reading the others.
 """
 
 import unicodedata
 from collections.abc import Iterator
-from functools import lru_cache
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import polars as pl
@@ -16,21 +18,70 @@ import pyarrow.parquet as pq
 from corpus_platform.config import DedupSettings
 from corpus_platform.dedup.bands import band_hashes
 from corpus_platform.dedup.exact import text_digest
-from corpus_platform.dedup.minhash import MinHasher
-from corpus_platform.dedup.shingles import shingle_hashes
+from corpus_platform.dedup.signing import Signer, scheme_of
+from corpus_platform.dedup.witness import witness
 from corpus_platform.document import SIGNATURES
+from corpus_platform.errors import StorageError
+from corpus_platform.formats.bucket_rows import BucketRows, write_bucket_rows
 from corpus_platform.stages.cleaned_documents import DOCUMENTS
 from corpus_platform.stages.project import Product, Progress, Project, Report, Stage, quiet
-from corpus_platform.stages.tables import TableWriter, fixed_matrix, read_batches
+from corpus_platform.stages.tables import TableWriter, read_batches
+from corpus_platform.storage.artifacts import Artifact
 from corpus_platform.storage.manifest import Json
 from corpus_platform.text.folding import fold
 
-__all__ = ["SIGNATURE_FILE", "STAGE", "sign_documents"]
+__all__ = [
+    "BAND_FILE",
+    "EXACT_FILE",
+    "SIGNATURE_FILE",
+    "STAGE",
+    "VALUES_FILE",
+    "band_rows",
+    "exact_rows",
+    "sign_documents",
+    "signature_values",
+]
 
 ASSET = "minhash_signatures"
-SIGNATURE_FILE = "signatures.parquet"
+SIGNATURE_FILE = "signatures.parquet"  # a row a document
+VALUES_FILE = "values.npy"  # uint32 [documents, k]: the signatures
+BAND_FILE, EXACT_FILE = "bands.rows", "exact.rows"
 SAMPLE_GROUPS = 2  # row groups of which the audit computes the exact keys again
 SIGNED_AGAIN = 100  # documents of each of them, evenly spread, that the audit signs again
+WITNESSED = 16  # of these, those whose estimates are held against datasketch's
+BATCH = 256  # documents signed at a time
+
+
+def band_rows(artifact: Artifact, dedup: DedupSettings) -> BucketRows:
+    """Open the band hashes of a shard; those of another scheme or banding are refused."""
+    return BucketRows(artifact.path(BAND_FILE), scheme=_band_scheme(dedup))
+
+
+def exact_rows(artifact: Artifact, dedup: DedupSettings) -> BucketRows:
+    """Open the exact keys of a shard."""
+    return BucketRows(artifact.path(EXACT_FILE), scheme=_exact_scheme(dedup))
+
+
+def signature_values(path: Path, permutations: int) -> np.ndarray:
+    """Map the signatures of a shard, uint32 [documents, k]; nothing is read before it is used."""
+    try:
+        values = np.load(path, mmap_mode="r")
+    except (OSError, ValueError) as error:
+        raise StorageError(f"{path}: no signatures can be read: {error}; make it again") from error
+    if values.dtype != np.dtype("<u4") or values.ndim != 2 or values.shape[1] != permutations:
+        raise StorageError(
+            f"{path}: holds {values.dtype} {values.shape}, not uint32 of {permutations} values"
+        )
+    return values
+
+
+def _band_scheme(dedup: DedupSettings) -> str:
+    bands, rows = dedup.banding
+    return f"{scheme_of(dedup)}/bands={bands}x{rows}"
+
+
+def _exact_scheme(dedup: DedupSettings) -> str:
+    return f"sha256-{dedup.exact}"
 
 
 def sign_documents(project: Project, shard: str, *, progress: Progress = quiet) -> Report:
@@ -39,101 +90,153 @@ def sign_documents(project: Project, shard: str, *, progress: Progress = quiet) 
         cleaned = project.require("cleaned_documents", shard)
         if (report := making.current()) is not None:
             return report
-        dedup, total, done = project.settings.dedup, int(cleaned.numbers["kept"]), 0
-        hasher = MinHasher(dedup.permutations)
-        with making.draft() as draft, TableWriter(draft / SIGNATURE_FILE, SIGNATURES) as writer:
-            for batch in read_batches(cleaned.path(DOCUMENTS), ["row", "id", "text"]):
-                writer.write(_sign(batch, dedup, hasher))
-                done += batch.num_rows
-                progress(done, total)
-            products = [Product(SIGNATURE_FILE, rows=writer.close())]
-            return making.publish(draft, products, ledger={"documents": done})
+        total = int(cleaned.numbers["kept"])
+        with making.draft() as draft:
+            path = cleaned.path(DOCUMENTS)
+            documents = _sign_all(path, draft, project.settings.dedup, total, progress)
+            files = (SIGNATURE_FILE, VALUES_FILE, BAND_FILE, EXACT_FILE)
+            products = [Product(name, rows=documents) for name in files]
+            return making.publish(draft, products, ledger={"documents": documents})
 
 
-def _sign(batch: pa.RecordBatch, dedup: DedupSettings, hasher: MinHasher) -> pa.Table:
-    digests, sizes = [], []
-    signatures = np.empty((batch.num_rows, dedup.permutations), np.uint32)
-    for i, text in enumerate(batch.column("text").to_pylist()):
-        folded = fold(text)
-        hashes = shingle_hashes(folded, kind=dedup.shingle, width=dedup.width)
-        signatures[i] = hasher.signature(hashes)
-        digests.append(text_digest(folded))
-        sizes.append(len(hashes))
-    bands = band_hashes(signatures, dedup.bands, dedup.rows)
-    columns = {
-        "row": batch.column("row"),
-        "id": batch.column("id"),
-        "digest": pa.array(digests, pa.binary(32)),
-        "shingles": pa.array(sizes, pa.int64()),
-        "signature": [s.astype("<u4").tobytes() for s in signatures],
-        "bands": [b.astype("<u8").tobytes() for b in bands],
-    }
-    return pa.table(columns, schema=SIGNATURES)
+def _sign_all(
+    cleaned: Path, draft: Path, dedup: DedupSettings, total: int, progress: Progress
+) -> int:
+    """Write the four files of a shard; return its documents.
+
+    Bands and keys are kept until the end, since they are sorted: 160 bytes a document.
+    """
+    signer, done = Signer(dedup), 0
+    digests, bands = [np.empty((0, 32), np.uint8)], [np.empty((0, dedup.banding[0]), np.uint64)]
+    with (
+        TableWriter(draft / SIGNATURE_FILE, SIGNATURES) as table,
+        (draft / VALUES_FILE).open("wb") as values,
+    ):
+        _write_npy_header(values, total, dedup.permutations)
+        for batch in read_batches(cleaned, ["row", "id", "text"], rows=BATCH):
+            signed = signer.sign(batch.column("text").to_pylist())
+            columns = {
+                "row": batch.column("row"),
+                "id": batch.column("id"),
+                "digest": pa.array([d.tobytes() for d in signed.digests], pa.binary(32)),
+                "bytes": pa.array(signed.bytes, pa.int64()),
+                "shingles": pa.array(signed.shingles, pa.int64()),
+            }
+            table.write(pa.table(columns, schema=SIGNATURES))
+            values.write(signed.signatures.astype("<u4", copy=False).tobytes())
+            digests.append(signed.digests)
+            bands.append(signed.bands)
+            done += batch.num_rows
+            progress(done, total)
+        table.close()
+    keys = big_endian(np.concatenate(bands))
+    write_bucket_rows(draft / BAND_FILE, keys, scheme=_band_scheme(dedup))
+    exact = [np.concatenate(digests)]
+    write_bucket_rows(draft / EXACT_FILE, exact, scheme=_exact_scheme(dedup))
+    return done
+
+
+def big_endian(bands: np.ndarray) -> list[np.ndarray]:
+    """Return band hashes, uint64 [n, b], as the keys of b sections, uint8 [n, 8]."""
+    n = len(bands)
+    return [
+        np.ascontiguousarray(band).astype(">u8").view(np.uint8).reshape(n, 8) for band in bands.T
+    ]
+
+
+def _write_npy_header(file: BinaryIO, documents: int, permutations: int) -> None:
+    header = {"descr": "<u4", "fortran_order": False, "shape": (documents, permutations)}
+    np.lib.format.write_array_header_1_0(file, header)
 
 
 def _audit(project: Project, shard: str | None, folder: Path, ledger: Json) -> dict[str, float]:
-    cleaned, dedup = (
-        project.present("cleaned_documents", shard).path(DOCUMENTS),
-        project.settings.dedup,
-    )
+    cleaned = project.present("cleaned_documents", shard).path(DOCUMENTS)
+    dedup = project.settings.dedup
     signed = pl.read_parquet(folder / SIGNATURE_FILE, columns=["row", "digest"])
     rows = pl.read_parquet(cleaned, columns=["row"])["row"]
     uncovered = len(set(rows.to_list()) ^ set(signed["row"].to_list()))
     uncovered += len(signed) - signed["row"].n_unique()
-    misshapen, wrong_bands = _count_wrong_blobs(folder / SIGNATURE_FILE, dedup)
+    wrong_values, again = _signed_again(cleaned, folder, dedup)
     return {
         "documents": len(rows),
         "signed": len(signed),
         "uncovered": uncovered,
-        "wrong_digests": _wrong_digests(cleaned, dict(signed.iter_rows())),
-        "wrong_signatures": misshapen + _wrong_signatures(cleaned, folder / SIGNATURE_FILE, dedup),
-        "wrong_bands": wrong_bands,
+        "wrong_digests": _wrong_digests(cleaned, dict(signed.iter_rows()), dedup)
+        + _wrong_exact_rows(folder, signed["digest"], dedup),
+        "wrong_signatures": wrong_values,
+        "wrong_bands": _wrong_bands(folder, dedup),
+        **again,
     }
 
 
-def _count_wrong_blobs(path: Path, dedup: DedupSettings) -> tuple[int, int]:
-    """Count the rows whose signature is not k values, and whose bands are not those of it."""
-    misshapen, wrong_bands = 0, 0
-    for batch in read_batches(path, ["signature", "bands"], rows=10_000):
-        whole = _has_width(batch.column("signature"), dedup.permutations * 4)
-        sound = whole & _has_width(batch.column("bands"), dedup.bands * 8)
-        misshapen += int((~whole).sum())
-        wrong_bands += int((~sound).sum())
-        part = batch.filter(pa.array(sound))
-        signatures = fixed_matrix(part.column("signature"), "<u4", dedup.permutations)
-        bands = fixed_matrix(part.column("bands"), "<u8", dedup.bands)
-        wanted = band_hashes(signatures, dedup.bands, dedup.rows)
-        wrong_bands += int((bands != wanted).any(axis=1).sum())
-    return misshapen, wrong_bands
+def _wrong_exact_rows(folder: Path, digests: pl.Series, dedup: DedupSettings) -> int:
+    """Count documents whose key in the rows is not that of the table."""
+    rows = BucketRows(folder / EXACT_FILE, scheme=_exact_scheme(dedup))
+    wanted = np.frombuffer(b"".join(digests.to_list()), np.uint8).reshape(-1, 32)
+    return _differing(rows, 0, wanted)
 
 
-def _has_width(column: pa.Array, size: int) -> np.ndarray:
-    sizes = pl.Series(column, dtype=pl.Binary).bin.size()
-    return (sizes == size).fill_null(value=False).to_numpy()
+def _wrong_bands(folder: Path, dedup: DedupSettings) -> int:
+    """Count documents of which a band's hash is not that of the signature."""
+    values = signature_values(folder / VALUES_FILE, dedup.permutations)
+    rows = BucketRows(folder / BAND_FILE, scheme=_band_scheme(dedup))
+    wanted = big_endian(band_hashes(np.asarray(values), *dedup.banding))
+    return max(_differing(rows, band, keys) for band, keys in enumerate(wanted))
 
 
-def _wrong_digests(cleaned: Path, digests: dict[int, bytes]) -> int:
+def _differing(rows: BucketRows, section: int, wanted: np.ndarray) -> int:
+    """Count documents that are not once in a section with the wanted key."""
+    keys, documents = rows.read(section)
+    known = documents < len(wanted)
+    found = np.zeros_like(wanted)
+    found[documents[known]] = keys[known]
+    times = np.bincount(documents[known], minlength=len(wanted))
+    wrong = (found != wanted).any(axis=1) | (times != 1)
+    return int(np.count_nonzero(wrong)) + int(np.count_nonzero(~known))
+
+
+def _wrong_digests(cleaned: Path, digests: dict[int, bytes], dedup: DedupSettings) -> int:
     """Count documents of the sampled row groups whose text has another exact key."""
+    raw = dedup.exact == "raw"
     return sum(
-        digests.get(row) != text_digest(fold(text))
+        digests.get(row) != text_digest((text if raw else fold(text)).encode())
         for group in _sampled_groups(cleaned)
         for row, text in group.iter_rows()
     )
 
 
-def _wrong_signatures(cleaned: Path, path: Path, dedup: DedupSettings) -> int:
-    """Count documents of the sample whose text has another signature or number of shingles."""
-    hasher, wrong = MinHasher(dedup.permutations), 0
+def _signed_again(
+    cleaned: Path, folder: Path, dedup: DedupSettings
+) -> tuple[int, dict[str, float]]:
+    """Sign a sample again: return how many differ, and how far the stored estimates are off.
+
+    A document with another signature or number of shingles differs, and all that have none.
+    """
+    table = pl.read_parquet(folder / SIGNATURE_FILE, columns=["row", "shingles", "bytes"])
+    values = signature_values(folder / VALUES_FILE, dedup.permutations)
+    wrong, signer = abs(len(values) - len(table)), Signer(dedup)
+    places = {row: i for i, row in enumerate(table["row"].to_list()) if i < len(values)}
+    texts, stored = [], []
     for group in _sampled_groups(cleaned):
         sample = group.gather_every(max(1, len(group) // SIGNED_AGAIN)).head(SIGNED_AGAIN)
-        signed = pl.scan_parquet(path).filter(pl.col("row").is_in(sample["row"].to_list()))
-        columns = signed.select("row", "signature", "shingles").collect()
-        found = {row: (signature, size) for row, signature, size in columns.iter_rows()}
-        for row, text in sample.iter_rows():
-            hashes = shingle_hashes(fold(text), kind=dedup.shingle, width=dedup.width)
-            signature = hasher.signature(hashes).astype("<u4").tobytes()
-            wrong += row in found and found[row] != (signature, len(hashes))
-    return wrong
+        sample = sample.filter(pl.col("row").is_in(list(places)))
+        found = signer.sign(sample["text"].to_list())
+        at = np.array([places[row] for row in sample["row"].to_list()], np.int64)
+        same = (values[at] == found.signatures).all(axis=1)
+        same &= table["shingles"].to_numpy()[at] == found.shingles
+        same &= table["bytes"].to_numpy()[at] == found.bytes
+        wrong += int(np.count_nonzero(~same))
+        step = max(1, len(at) // WITNESSED)
+        texts += sample["text"].to_list()[::step][:WITNESSED]
+        stored.append(values[at[::step][:WITNESSED]])
+    empty = np.empty((0, dedup.permutations), np.uint32)
+    seen = witness(texts, np.concatenate([empty, *stored]), signer, seed=len(table))
+    return wrong, {
+        "estimate_pairs": seen.pairs,
+        "estimate_ratio": seen.ratio,
+        "estimate_bias": seen.bias,
+        "witness_ratio": seen.witness_ratio,
+    }
 
 
 def _sampled_groups(cleaned: Path) -> Iterator[pl.DataFrame]:
@@ -147,22 +250,19 @@ def _sampled_groups(cleaned: Path) -> Iterator[pl.DataFrame]:
 
 def _settings(project: Project, shard: str | None) -> Json:
     dedup = project.settings.dedup
-    wanted = {"shingle", "width", "permutations", "bands", "rows"}
+    bands, rows = dedup.banding
     return {
-        **dedup.model_dump(include=wanted),
-        "scheme": _scheme(dedup.permutations),
+        **dedup.model_dump(include={"exact", "shingle", "width", "permutations"}),
+        "bands": bands,
+        "rows": rows,
+        "scheme": scheme_of(dedup),
         "_unicode": unicodedata.unidata_version,  # of the tables that folding and units go by
     }
 
 
-@lru_cache
-def _scheme(permutations: int) -> str:
-    return MinHasher(permutations).scheme
-
-
 STAGE = Stage(
     asset=ASSET,
-    version=1,
+    version=2,
     per_shard=True,
     settings=_settings,
     inputs=lambda project, shard: {

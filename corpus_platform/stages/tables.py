@@ -1,6 +1,6 @@
 """Parquet files as the stages write and read them: whole tables in, batches of bounded size out."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-__all__ = ["TableWriter", "fixed_matrix", "read_batches", "write_table"]
+__all__ = ["TableWriter", "name_codes", "read_batches", "write_table"]
 
 
 class TableWriter:
@@ -62,17 +62,8 @@ def read_batches(
         yield from file.iter_batches(batch_size=rows, columns=list(columns))
 
 
-def fixed_matrix(column: pa.Array, dtype: str, width: int) -> np.ndarray:
-    """Return [n, width] values of a binary column whose rows are all that wide, without a copy.
-
-    Raises ValueError when a row has another length or is null.
-    """
-    if not len(column):
-        return np.empty((0, width), dtype)
-    _, offsets, data = column.buffers()
-    size = width * np.dtype(dtype).itemsize
-    ends = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
-    if column.null_count or (np.diff(ends) != size).any():
-        raise ValueError(f"a row has not the {size} bytes of {width} values")
-    flat = np.frombuffer(data, np.uint8)[int(ends[0]) : int(ends[-1])]
-    return flat.view(dtype).reshape(-1, width)
+def name_codes(column: pa.Array, codes: Mapping[str, int]) -> np.ndarray:
+    """Return the code of each name of a column, -1 for null and for one that has none."""
+    encoded = column.dictionary_encode()
+    of_name = np.array([codes.get(n.as_py(), -1) for n in encoded.dictionary] + [-1], np.int64)
+    return of_name[encoded.indices.fill_null(len(of_name) - 1).to_numpy(zero_copy_only=False)]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields
 import polars as pl
 
 from corpus_platform.errors import Uncleared
-from corpus_platform.stages.dedup_clusters import CLUSTER_FILE
+from corpus_platform.stages.clusters_files import CLUSTER_FILE
 from corpus_platform.stages.dedup_verdicts import latest_clusters
 from corpus_platform.stages.project import Project
 

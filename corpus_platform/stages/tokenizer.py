@@ -16,7 +16,7 @@ import polars as pl
 from corpus_platform.config import SPECIAL_TOKENS
 from corpus_platform.errors import Uncleared
 from corpus_platform.stages.cleaned_documents import DOCUMENTS
-from corpus_platform.stages.dedup_clusters import CLUSTER_FILE
+from corpus_platform.stages.clusters_files import CLUSTER_FILE
 from corpus_platform.stages.dedup_verdicts import latest_clusters
 from corpus_platform.stages.minhash_signatures import SIGNATURE_FILE
 from corpus_platform.stages.project import Making, Product, Progress, Project, Report, Stage, quiet

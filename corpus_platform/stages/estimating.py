@@ -1,0 +1,112 @@
+"""Merges the codes of candidate pairs, and counts on how many values their signatures agree.
+
+The codes of all pieces are cut into blocks by value; a block is merged, looked up among the known
+pairs, and of the others the signatures are read: each document's once a block, in the order in which
+they lie.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from corpus_platform.dedup.bands import merge_codes
+from corpus_platform.dedup.verification import agreements
+from corpus_platform.engines.local import map_pieces
+from corpus_platform.stages.known_pairs import KnownPairs, Pairs, lookup
+from corpus_platform.stages.minhash_signatures import VALUES_FILE, signature_values
+from corpus_platform.stages.numbering import Numbering
+from corpus_platform.stages.project import Progress
+
+__all__ = ["Estimated", "estimate_pairs"]
+
+BLOCK_CODES = 1 << 18  # 512 MB of signatures where no two pairs share a document
+GATHERED = 1 << 12  # pairs whose signatures are laid side by side
+END = 1 << 64
+
+
+class _Block(NamedTuple):
+    files: Sequence[Path]
+    low: int
+    high: int
+    known: KnownPairs
+    numbering: Numbering
+    permutations: int
+
+
+class Estimated(NamedTuple):
+    """All candidate pairs with what is known of them; signatures and known pairs that were read."""
+
+    pairs: Pairs
+    signatures_read: int
+    reused: int
+
+
+def estimate_pairs(
+    files: Sequence[Path],
+    known: KnownPairs,
+    numbering: Numbering,
+    permutations: int,
+    *,
+    workers: int,
+    progress: Progress,
+) -> Estimated:
+    """Return the distinct pairs of some files of codes, each with its count of equal values."""
+    mapped = [_mapped(path) for path in files]
+    blocks = [
+        _Block(files, low, high, known, numbering, permutations)
+        for low, high in _blocks(mapped, 0, END)
+    ]
+    parts, read, reused = [Pairs(np.empty(0, np.uint64), np.empty(0, np.int32), np.empty(0))], 0, 0
+    for done, one in enumerate(map_pieces(_estimate, blocks, workers=workers)):
+        parts.append(one.pairs)
+        read, reused = read + one.signatures_read, reused + one.reused
+        progress(done + 1, len(blocks))
+    whole = Pairs(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+    return Estimated(whole, read, reused)
+
+
+def _mapped(path: Path) -> np.ndarray:
+    return np.memmap(path, np.uint64, mode="r") if path.stat().st_size else np.empty(0, np.uint64)
+
+
+def _blocks(files: Sequence[np.ndarray], low: int, high: int) -> Iterator[tuple[int, int]]:
+    """Yield ranges of codes, ascending, that hold at most BLOCK_CODES of all files together."""
+    count = sum(_place(codes, high) - _place(codes, low) for codes in files)
+    if count > BLOCK_CODES and high - low > 1:
+        yield from _blocks(files, low, (low + high) // 2)
+        yield from _blocks(files, (low + high) // 2, high)
+    elif count:
+        yield low, high
+
+
+def _place(codes: np.ndarray, bound: int) -> int:
+    return len(codes) if bound == END else int(np.searchsorted(codes, np.uint64(bound)))
+
+
+def _estimate(block: _Block) -> Estimated:
+    mapped = [_mapped(path) for path in block.files]
+    codes = merge_codes(c[_place(c, block.low) : _place(c, block.high)] for c in mapped)
+    agreeing, similarity, found = lookup(block.known.read(), codes)
+    new = np.flatnonzero(~found)
+    earlier, later = codes[new] >> np.uint64(32), codes[new] & np.uint64(0xFFFFFFFF)
+    numbers = np.unique(np.concatenate([earlier, later])).astype(np.int64)
+    values = _signatures(block.numbering, numbers, block.permutations)
+    a, b = np.searchsorted(numbers, earlier), np.searchsorted(numbers, later)
+    for start in range(0, len(new), GATHERED):
+        part = slice(start, start + GATHERED)
+        agreeing[new[part]] = agreements(values[a[part]], values[b[part]])
+    return Estimated(Pairs(codes, agreeing, similarity), len(numbers), int(found.sum()))
+
+
+def _signatures(numbering: Numbering, numbers: np.ndarray, permutations: int) -> np.ndarray:
+    """Return the signatures of some documents, read shard by shard in the order of the files."""
+    positions = numbering.position[numbers]
+    order = np.argsort(positions)
+    values = np.empty((len(numbers), permutations), np.uint32)
+    for shard, part in numbering.by_shard(positions[order]):
+        start, _ = numbering.bounds(shard)
+        stored = signature_values(numbering.path(shard, VALUES_FILE), permutations)
+        values[order[part]] = stored[positions[order[part]] - start]
+    return values
