@@ -2,7 +2,7 @@
 
 Two documents are a candidate pair when all `rows` values of one of their `bands` are equal.
 Documents are numbers in key order below 2^32, a pair is one code: earlier << 32 | later. Whether
-a pair is similar is for `verification` to say. Compiled loops stand in `cluster_kernels`, which is
+a pair is similar is for `verification` to say. Compiled loops stand in `join_kernels`, which is
 imported inside functions because of what numba costs.
 """
 
@@ -41,14 +41,18 @@ class BucketPairs(NamedTuple):
 def band_hashes(
     signatures: npt.NDArray[np.uint32], bands: int, rows: int
 ) -> npt.NDArray[np.uint64]:
-    """Return [n, bands] hashes, each of the band's number and its `rows` values."""
-    from corpus_platform.dedup import cluster_kernels as kernels
+    """Return [n, bands] hashes, each of the band's number and its `rows` values.
+
+    Hashes of one band lie side by side in memory: columns of the result are whole.
+    """
+    from corpus_platform.dedup.cluster_kernels import array
+    from corpus_platform.dedup.join_kernels import hash_bands
 
     if signatures.ndim != 2 or signatures.shape[1] != bands * rows:
         raise UsageError(
             f"signatures of shape {signatures.shape} do not cut into {bands} bands of {rows} rows"
         )
-    return kernels.hash_bands(kernels.array(signatures, np.uint32), bands, rows)
+    return hash_bands(array(signatures, np.uint32), bands, rows).T
 
 
 def bucket_pairs(
@@ -66,32 +70,27 @@ def bucket_pairs(
     no pair away. A searched document is also paired, among the `searched` codes, with the first
     `search_cap` members before and after it.
     """
-    from corpus_platform.dedup import cluster_kernels as kernels
+    from corpus_platform.dedup.cluster_kernels import array
+    from corpus_platform.dedup.join_kernels import pair_codes
 
     if cap < 1 or search_cap < 1:
         raise UsageError(
             f"cap = {cap}, search_cap = {search_cap}: a document is compared with at least one other"
         )
     order = _key_order(hashes, numbers)
-    hashes = kernels.array(hashes[order], np.uint64)
-    numbers = kernels.array(numbers[order], np.int64)
-    following, place = map(_fixed, kernels.link_equal(hashes))
-    codes, capped = kernels.fill_pairs(numbers, following, place, cap)
-    none = np.empty(0, np.uint64)
-    if searched is None or not searched.any():
-        return BucketPairs(codes, none, int(capped))
-    marks = kernels.array(searched[order], np.bool_)
-    link = _fixed(kernels.link_searched(following, marks))
-    chains = (numbers, following, place, marks, link, search_cap)
-    found = np.empty(kernels.fill_searched(*chains, none), np.uint64)
-    if found.size:
-        kernels.fill_searched(*chains, found)
-    return BucketPairs(codes, found, int(capped))
-
-
-def _fixed(values: npt.NDArray) -> npt.NDArray:
-    values.flags.writeable = False
-    return values
+    marks = np.empty(0, np.bool_)
+    if searched is not None and searched.any():
+        marks = searched[order]
+    codes, of_searched, capped = pair_codes(
+        array(hashes[order], np.uint64).reshape(-1, 1),
+        array(numbers[order], np.int64),
+        array(marks, np.bool_),
+        cap,
+        search_cap,
+    )
+    codes.sort()
+    of_searched.sort()
+    return BucketPairs(codes, of_searched, int(capped))
 
 
 def _key_order(
@@ -139,12 +138,13 @@ def _ascending(codes: Codes) -> Codes:
 
 
 def _merge(a: Codes, b: Codes) -> Codes:
-    from corpus_platform.dedup import cluster_kernels as kernels
+    from corpus_platform.dedup.cluster_kernels import array
+    from corpus_platform.dedup.join_kernels import merge
 
     if not a.size or not b.size:
         return a if a.size else b
     out = np.empty(a.size + b.size, np.uint64)
-    count = kernels.merge(kernels.array(a, np.uint64), kernels.array(b, np.uint64), out)
+    count = merge(array(a, np.uint64), array(b, np.uint64), out)
     out.resize(count, refcheck=False)  # gives the rest back, without a copy
     return out
 

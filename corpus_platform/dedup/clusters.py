@@ -65,7 +65,8 @@ def collapse_exact(
 
     All 32 bytes are compared.
     """
-    from corpus_platform.dedup import cluster_kernels as kernels
+    from corpus_platform.dedup.cluster_kernels import array
+    from corpus_platform.dedup.join_kernels import copy_codes
 
     if digests.shape != (len(numbers), 32):
         raise UsageError(
@@ -74,9 +75,9 @@ def collapse_exact(
     if (numbers[1:] < numbers[:-1]).any():
         order = np.argsort(numbers, kind="stable")
         digests, numbers = digests[order], numbers[order]
-    words = kernels.array(digests, np.uint8).view(np.uint64)
-    copies, firsts = kernels.first_equal(words)
-    return numbers[copies], numbers[firsts]
+    codes = copy_codes(array(digests, np.uint8).view(np.uint64))
+    codes.sort()  # row << 32 | first row
+    return numbers[codes >> np.uint64(32)], numbers[codes & np.uint64(0xFFFFFFFF)]
 
 
 def components(n: int, pairs: Pairs) -> Indices:
