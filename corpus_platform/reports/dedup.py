@@ -67,7 +67,7 @@ class Member(TypedDict):
 
 
 class Cluster(Member):
-    """A cluster: documents, distinct texts, those kept, and its first kept document."""
+    """A cluster: documents, distinct texts, those kept, and its first document."""
 
     size: int
     texts: int
@@ -197,7 +197,7 @@ def _size_rows(sizes: Sequence[Sequence[int]]) -> Iterator[tuple[str, int, int]]
 
 
 def _largest(clusters: Sequence[Cluster]) -> str:
-    heading = ("documents", "distinct texts", "kept", "first kept", "begins")
+    heading = ("documents", "distinct texts", "kept", "first", "begins")
     rows = (
         (f"{c['size']:,}", f"{c['texts']:,}", f"{c['kept']:,}", _place(c), _begin(c))
         for c in clusters[:10]
