@@ -231,3 +231,17 @@ def test_a_post_whose_every_line_is_tracked_stays_by_words_and_goes_by_character
     assert round(ours(*posts, kind="char"), 2) == 0.94
     found = deduplicate(posts, kind="char", banding=(32, 4))
     assert found.decisions.kept.tolist() == [True, False]
+
+
+def test_a_notice_with_another_number_stays_by_words_and_goes_by_characters() -> None:
+    notice = (
+        "This page has been moved. Please update your bookmarks and links. You will be taken to"
+        " article number {} of the archive in a few seconds; if nothing happens, press the button"
+        " below. Thank you for reading our magazine, and for your patience while we move."
+    )
+    pages = [notice.format(number) for number in (40193, 77251, 85606)]
+    assert round(ours(pages[0], pages[1], kind="auto"), 2) == 0.79
+    assert _kept(pages) == [True, True, True]
+    assert round(ours(pages[0], pages[1], kind="char"), 2) == 0.93
+    found = deduplicate(pages, kind="char", banding=(32, 4))
+    assert found.decisions.kept.tolist() == [True, False, False]
