@@ -16,10 +16,8 @@ from corpus_platform.errors import UsageError
 
 __all__ = [
     "BucketPairs",
-    "Candidates",
     "band_hashes",
     "bucket_pairs",
-    "candidate_pairs",
     "codes_of",
     "merge_codes",
     "pairs_of",
@@ -143,10 +141,7 @@ def _merge(a: Codes, b: Codes) -> Codes:
 
     if not a.size or not b.size:
         return a if a.size else b
-    out = np.empty(a.size + b.size, np.uint64)
-    count = merge(array(a, np.uint64), array(b, np.uint64), out)
-    out.resize(count, refcheck=False)  # gives the rest back, without a copy
-    return out
+    return merge(array(a, np.uint64), array(b, np.uint64))
 
 
 def codes_of(pairs: npt.NDArray[np.int64]) -> Codes:
@@ -160,18 +155,3 @@ def pairs_of(codes: Codes) -> npt.NDArray[np.int64]:
     pairs[:, 0] = codes >> np.uint64(32)
     pairs[:, 1] = codes & np.uint64(_NUMBERS - 1)
     return pairs
-
-
-class Candidates(NamedTuple):
-    """Pairs (earlier, later), distinct and ascending; `capped_buckets` had members left out."""
-
-    pairs: npt.NDArray[np.int64]
-    capped_buckets: int
-
-
-def candidate_pairs(bands: npt.NDArray[np.uint64], *, cap: int = 64) -> Candidates:
-    """Return the pairs of all bands of documents in memory, which are numbered by their rows."""
-    numbers = np.arange(len(bands))
-    found = [bucket_pairs(bands[:, band], numbers, cap=cap) for band in range(bands.shape[1])]
-    codes = merge_codes(part.codes for part in found)
-    return Candidates(pairs_of(codes), sum(part.capped for part in found))

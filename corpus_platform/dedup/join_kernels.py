@@ -262,10 +262,26 @@ def pair_codes(
 
 
 @njit(cache=True, nogil=True)
-def merge(a: Codes, b: Codes, out: Codes) -> int:
-    """Fill in the distinct values of two ascending arrays of distinct values; return how many."""
-    i, j, filled = 0, 0, 0
+def count_union(a: Codes, b: Codes) -> Count:
+    """Return how many distinct values two ascending arrays of distinct values have together."""
+    i, j, both = 0, 0, 0
     while i < a.size and j < b.size:  # no branches: which is less cannot be guessed
+        x, y = a[i], b[j]
+        both += x == y
+        i += x <= y
+        j += y <= x
+    return a.size + b.size - both
+
+
+@njit(cache=True, nogil=True)
+def merge(a: Codes, b: Codes) -> Codes:
+    """Return the distinct values of two ascending arrays of distinct values, ascending.
+
+    Counted before, so that no memory is taken for what both have.
+    """
+    out = np.empty(count_union(a, b), np.uint64)
+    i, j, filled = 0, 0, 0
+    while i < a.size and j < b.size:
         x, y = a[i], b[j]
         out[filled] = min(x, y)
         filled += 1
@@ -277,4 +293,4 @@ def merge(a: Codes, b: Codes, out: Codes) -> int:
     for k in range(j, b.size):
         out[filled] = b[k]
         filled += 1
-    return filled
+    return out

@@ -7,7 +7,6 @@ of what numba costs.
 """
 
 import math
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -24,8 +23,6 @@ __all__ = [
     "compare_sets",
     "jaccard",
     "least_matches",
-    "prefilter",
-    "verify",
 ]
 
 Shingles = npt.NDArray[np.uint64]
@@ -113,16 +110,3 @@ def least_matches(permutations: int, threshold: float) -> int:
         if below > MISS_PROBABILITY:
             return count
     return permutations
-
-
-def verify(pairs: Pairs, shingles_of: Callable[[int], Shingles], threshold: float) -> Edges:
-    """Return the pairs whose exact Jaccard is at least the threshold, in their order."""
-    similarity = np.array([jaccard(shingles_of(a), shingles_of(b)) for a, b in pairs.tolist()])
-    similar = similarity >= threshold
-    return Edges(pairs[similar], similarity[similar])
-
-
-def prefilter(pairs: Pairs, signatures: npt.NDArray[np.uint32], threshold: float) -> Pairs:
-    """Return the pairs whose signatures do not speak against a Jaccard at the threshold."""
-    equal = agreements(signatures[pairs[:, 0]], signatures[pairs[:, 1]])
-    return pairs[equal >= least_matches(signatures.shape[1], threshold)]

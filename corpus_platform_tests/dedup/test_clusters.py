@@ -1,10 +1,11 @@
-import hashlib
 import math
+import subprocess
+import sys
 import tracemalloc
 from typing import NamedTuple
 
 import numpy as np
-import polars as pl
+import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,9 +19,12 @@ from corpus_platform.dedup.clusters import (
     collapse_exact,
     components,
     decide,
+    unmeasured,
 )
 from corpus_platform.dedup.verification import Edges
 from corpus_platform.errors import UsageError
+
+NUMBERS = st.one_of(st.integers(0, 60), st.integers(0, 2**32 - 1))
 
 
 def edges_of(*edges: tuple[int, int, float]) -> Edges:
@@ -93,26 +97,61 @@ def test_a_star_whose_centre_is_last_has_one_component() -> None:
     assert not components(50_001, pairs).any()
 
 
+def test_pairs_of_nodes_that_are_not_there_are_refused() -> None:
+    with pytest.raises(UsageError, match="0 to 3 among 3 documents"):
+        components(3, np.array([[0, 3]]))
+
+
 # --- exact copies
 
 
+def digests_of(*values: bytes) -> npt.NDArray[np.uint8]:
+    """Return digests that begin with these bytes, zeros behind."""
+    return np.frombuffer(b"".join(v.ljust(32, b"\0") for v in values), np.uint8).reshape(-1, 32)
+
+
+def collapsed(values: list[bytes], numbers: list[int]) -> list[tuple[int, int]]:
+    copies, firsts = collapse_exact(digests_of(*values), np.array(numbers, np.int64))
+    return list(zip(copies.tolist(), firsts.tolist(), strict=True))
+
+
 def test_copies_collapse_to_the_first_in_key_order() -> None:
-    assert collapse_exact([b"b", b"a", b"b", b"a", b"c"]).tolist() == [0, 1, 0, 1, 4]
-    assert collapse_exact([]).tolist() == []
+    assert collapsed([b"b", b"a", b"b", b"a", b"c", b"b"], [2, 4, 6, 8, 9, 11]) == [
+        (6, 2),
+        (8, 4),
+        (11, 2),
+    ]
+    assert collapsed([], []) == []
 
 
-def test_digests_that_end_in_zero_bytes_are_not_shortened() -> None:
-    digests = [bytes(32), bytes(31), bytes(31) + b"\1", bytes(32)]
-    assert collapse_exact(pl.Series(digests)).tolist() == [0, 1, 2, 0]
+@pytest.mark.parametrize("place", [0, 7, 8, 15, 16, 23, 24, 31])
+def test_each_of_32_bytes_makes_a_digest_another(place: int) -> None:
+    other = bytearray(32)
+    other[place] = 1
+    assert collapsed([bytes(32), bytes(other), bytes(32)], [0, 1, 2]) == [(2, 0)]
 
 
-@given(st.lists(st.integers(0, 6), max_size=40))
-@settings(deadline=None, max_examples=100)
-def test_collapsing_equals_a_dictionary(values: list[int]) -> None:
-    digests = [hashlib.sha256(bytes([v])).digest() for v in values]
-    first: dict[int, int] = {}
-    expected = [first.setdefault(v, i) for i, v in enumerate(values)]
-    assert collapse_exact(digests).tolist() == expected
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([b"", b"a", b"b", bytes(31) + b"c", bytes(8) + b"d"]), NUMBERS),
+        max_size=40,
+        unique_by=lambda row: row[1],
+    )
+)
+@settings(deadline=None, max_examples=150)
+def test_collapsing_equals_a_dictionary(rows: list[tuple[bytes, int]]) -> None:
+    first: dict[bytes, int] = {}
+    expected = [
+        (number, first[value])
+        for value, number in sorted(rows, key=lambda row: row[1])
+        if first.setdefault(value, number) != number
+    ]
+    assert collapsed([v for v, _ in rows], [n for _, n in rows]) == expected
+
+
+def test_digests_of_another_length_are_refused() -> None:
+    with pytest.raises(UsageError, match=r"\(2, 31\) for 2 documents"):
+        collapse_exact(np.zeros((2, 31), np.uint8), np.arange(2))
 
 
 # --- decisions
@@ -165,14 +204,31 @@ def corpora(draw: st.DrawFn) -> tuple[list[int], Edges]:
     return representative, edges_of(*((a, b, s) for (a, b), s in zip(pairs, similar, strict=True)))
 
 
+def measured(representative: npt.NDArray[np.int64], edges: Edges) -> Edges:
+    """Return a similarity that the numbers give of each pair that has no edge."""
+    pairs = unmeasured(representative, edges)
+    return Edges(pairs, 1 / (2 + pairs.sum(axis=1)))
+
+
 def decided(corpus: tuple[list[int], Edges], keep: Keep) -> Decisions:
-    representative, edges = corpus
-    return decide(
-        np.array(representative, np.int64),
-        edges,
-        keep=keep,
-        similarity_of=lambda a, b: 1 / (2 + a + b),
-    )
+    representative, edges = np.array(corpus[0], np.int64), corpus[1]
+    return decide(representative, edges, keep=keep, others=measured(representative, edges))
+
+
+def slow_one_per_cluster(representative: list[int], edges: Edges) -> list[Verdict]:
+    """The earliest of each component stays."""
+    decided: list[Verdict] = []
+    weights = dict(zip(map(tuple, edges.pairs.tolist()), edges.similarity.tolist(), strict=True))
+    labels = slow_components(len(representative), list(weights))
+    for document, first in enumerate(representative):
+        kept = labels[first]
+        if kept == document:
+            decided.append(Verdict(True, KEPT, -1, -1.0))
+            continue
+        similarity = weights.get((kept, first), 1 / (2 + kept + first)) if kept != first else 1.0
+        kind = NEAR if first == document else EXACT
+        decided.append(Verdict(False, kind, kept, similarity))
+    return decided
 
 
 @given(corpora())
@@ -238,6 +294,14 @@ def test_documents_added_at_the_end_change_no_earlier_decision(
 
 @given(corpora())
 @settings(deadline=None, max_examples=120)
+def test_one_per_cluster_equals_the_rule_one_document_after_the_other(
+    corpus: tuple[list[int], Edges],
+) -> None:
+    assert verdicts(decided(corpus, "one_per_cluster")) == slow_one_per_cluster(*corpus)
+
+
+@given(corpora())
+@settings(deadline=None, max_examples=120)
 def test_one_per_cluster_keeps_the_earliest_of_every_component(
     corpus: tuple[list[int], Edges],
 ) -> None:
@@ -285,24 +349,24 @@ def test_no_documents_need_no_decisions() -> None:
     assert found.least_similarity is None
 
 
-def test_one_per_cluster_asks_for_the_similarity_that_no_edge_gives() -> None:
-    asked = []
-
-    def similarity_of(kept: int, dropped: int) -> float:
-        asked.append((kept, dropped))
-        return 0.25
-
+def test_one_per_cluster_takes_from_others_what_no_edge_gives() -> None:
     edges = edges_of((0, 1, 0.9), (1, 2, 0.8))
-    found = decide(np.arange(3), edges, keep="one_per_cluster", similarity_of=similarity_of)
-    assert asked == [(0, 2)]
+    assert unmeasured(np.arange(3), edges).tolist() == [[0, 2]]
+    others = edges_of((0, 1, 0.1), (0, 2, 0.25))  # the edge counts where there is one
+    found = decide(np.arange(3), edges, keep="one_per_cluster", others=others)
     assert found.similarity[1:].tolist() == [0.9, 0.25]
     assert found.least_similarity == 0.25
 
 
-def test_one_per_cluster_without_similarities_is_refused_where_they_are_needed() -> None:
-    edges = edges_of((0, 1, 0.9), (1, 2, 0.8))
-    with pytest.raises(UsageError, match="similarity_of"):
-        decide(np.arange(3), edges, keep="one_per_cluster")
+def test_copies_of_documents_are_not_measured() -> None:
+    representative = np.array([0, 1, 2, 0, 1, 2])
+    assert unmeasured(representative, edges_of((0, 1, 0.9), (0, 2, 0.8))).shape == (0, 2)
+
+
+def test_one_per_cluster_names_the_pair_whose_similarity_nothing_gives() -> None:
+    edges = edges_of((0, 1, 0.9), (1, 2, 0.8), (2, 3, 0.8))
+    with pytest.raises(UsageError, match=r"\[0, 3\], nor of 0 other pairs"):
+        decide(np.arange(4), edges, keep="one_per_cluster", others=edges_of((0, 2, 0.25)))
 
 
 def test_edges_that_name_an_exact_copy_are_refused() -> None:
@@ -313,3 +377,60 @@ def test_edges_that_name_an_exact_copy_are_refused() -> None:
 def test_edges_in_the_wrong_direction_are_refused() -> None:
     with pytest.raises(UsageError, match=r"\[1, 0\]: the earlier"):
         decide(np.arange(2), edges_of((1, 0, 0.9)), keep="first_seen")
+
+
+def test_edges_of_documents_that_are_not_there_are_refused() -> None:
+    with pytest.raises(UsageError, match=r"\[1, 2\] names a document that is not there"):
+        decide(np.arange(2), edges_of((1, 2, 0.9)), keep="first_seen")
+
+
+@pytest.mark.parametrize("wrong", [[0, 2, 2], [0, 0, 1], [0, -1, 2]])
+def test_a_representative_stands_for_itself_and_is_no_later_one(wrong: list[int]) -> None:
+    with pytest.raises(UsageError, match="is represented by"):
+        decide(np.array(wrong), edges_of(), keep="first_seen")
+
+
+@pytest.mark.slow
+def test_ten_million_documents_are_decided_in_seconds_and_a_gigabyte_and_a_half() -> None:
+    program = """
+import resource, time
+import numpy as np
+from corpus_platform.dedup import cluster_kernels
+from corpus_platform.dedup.clusters import collapse_exact, decide
+from corpus_platform.dedup.split import assign_split, content_keys
+from corpus_platform.dedup.verification import Edges
+cluster_kernels.warm()
+count, random = 10_000_000, np.random.default_rng(1)
+start, used = time.process_time(), 0.0
+representative, keys = np.arange(count), np.empty(count, np.uint64)
+for number in range(8):
+    numbers = np.flatnonzero(np.arange(count) % 8 == number)
+    digests = np.random.default_rng(number).integers(0, 256, (len(numbers), 32), dtype=np.uint8)
+    digests[1::10] = digests[::10]
+    start = time.process_time()
+    copies, firsts = collapse_exact(digests, numbers)
+    representative[copies] = firsts
+    keys[numbers] = content_keys(digests, 42)
+    used += time.process_time() - start
+alone = np.flatnonzero(representative == np.arange(count))
+places = np.unique(random.integers(0, len(alone) - 20, 3_000_000))
+pairs = np.column_stack([alone[places], alone[places + random.integers(1, 20, len(places))]])
+edges = Edges(pairs, random.uniform(0.8, 1.0, len(pairs)))
+start = time.process_time()
+found = decide(representative, edges, keep="first_seen")
+split = assign_split(keys, found.kept, np.arange(count) < 1_000_000, share=0.005)
+used += time.process_time() - start
+print(used, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, len(alone), int(found.kept.sum()))
+"""
+    output = subprocess.run(
+        [sys.executable, "-c", program],
+        env={"PYTHONPATH": ":".join(filter(None, sys.path))},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    seconds, memory, alone, kept = map(float, output.split())
+    assert alone == 9_000_000
+    assert 6_000_000 < kept < 9_000_000
+    assert seconds < 20
+    assert memory < 1.5e9

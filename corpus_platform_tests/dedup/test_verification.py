@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from corpus_platform.dedup.minhash import MinHasher
 from corpus_platform.dedup.shingles import shingle_hashes
-from corpus_platform.dedup.verification import jaccard, prefilter, verify
+from corpus_platform.dedup.verification import agreements, compare_sets, jaccard, least_matches
+from corpus_platform.errors import UsageError
 from corpus_platform.text.folding import fold
 from corpus_platform.text.units import UnitKind, split_units
 
@@ -67,31 +68,72 @@ def test_cc_01_neighbours_of_a_chain_are_similar_and_its_ends_are_not() -> None:
     )
 
 
-def test_verify_keeps_pairs_at_the_threshold_with_their_similarity() -> None:
-    sets = [array(set(range(4))), array(set(range(5))), array(set(range(9))), array({99})]
-    pairs = np.array([[0, 1], [0, 2], [1, 2], [2, 3]])
-    edges = verify(pairs, sets.__getitem__, 0.8)
-    assert edges.pairs.tolist() == [[0, 1]]
-    assert edges.similarity.tolist() == [4 / 5]
+# --- many sets
 
 
-@given(st.lists(SETS.filter(bool), min_size=2, max_size=6), st.sampled_from([0.2, 0.5, 0.8, 1.0]))
-@settings(deadline=None, max_examples=100)
-def test_verify_equals_set_arithmetic_on_all_pairs(sets: list[set[int]], threshold: float) -> None:
-    pairs = [[a, b] for a in range(len(sets)) for b in range(a + 1, len(sets))]
-    edges = verify(np.array(pairs), lambda i: array(sets[i]), threshold)
-    expected = {
-        (a, b): len(sets[a] & sets[b]) / len(sets[a] | sets[b])
+def compared(sets: list[set[int]], pairs: list[tuple[int, int]]) -> list[float]:
+    ends = np.cumsum([len(one) for one in sets])
+    starts = ends - [len(one) for one in sets]
+    flat = np.concatenate([*map(array, sets), np.empty(0, np.uint64)])
+    return compare_sets(flat, starts, ends, np.array(pairs, np.int64).reshape(-1, 2)).tolist()
+
+
+@given(st.lists(SETS, min_size=1, max_size=6))
+@settings(deadline=None, max_examples=150)
+def test_compared_sets_have_the_jaccard_of_python_sets(sets: list[set[int]]) -> None:
+    pairs = [(a, b) for a in range(len(sets)) for b in range(len(sets))]
+    expected = [
+        len(sets[a] & sets[b]) / len(sets[a] | sets[b]) if sets[a] | sets[b] else 0.0
         for a, b in pairs
-        if len(sets[a] & sets[b]) / len(sets[a] | sets[b]) >= threshold
-    }
-    assert dict(zip(map(tuple, edges.pairs.tolist()), edges.similarity, strict=True)) == expected
+    ]
+    assert compared(sets, pairs) == expected
 
 
-def test_verify_of_no_pairs_gives_no_edges() -> None:
-    edges = verify(np.empty((0, 2), np.int64), lambda i: array({i}), 0.8)
-    assert edges.pairs.shape == (0, 2)
-    assert edges.similarity.shape == (0,)
+def test_one_comparison_is_that_of_many() -> None:
+    random = np.random.default_rng(4)
+    first, second = (set(random.integers(0, 5000, 2000).tolist()) for _ in range(2))
+    assert compared([first, second], [(0, 1)]) == [jaccard(array(first), array(second))]
+
+
+def test_no_pairs_have_no_similarities() -> None:
+    assert compared([{1}], []) == []
+
+
+@pytest.mark.parametrize(
+    ("ends", "pairs", "said"),
+    [
+        ([2, 4], [[0, 1]], "set 1 from 2 to 4 is not within 3 values"),
+        ([2, 3], [[0, 2]], "pairs of 0 to 2 among 2 sets"),
+        ([2, 3, 3], [[0, 1]], "2 starts and 3 ends"),
+    ],
+)
+def test_sets_that_are_not_there_are_refused(
+    ends: list[int], pairs: list[list[int]], said: str
+) -> None:
+    with pytest.raises(UsageError, match=said):
+        compare_sets(
+            np.arange(3, dtype=np.uint64), np.array([0, 2]), np.array(ends), np.array(pairs)
+        )
+
+
+# --- signatures
+
+
+def test_agreements_are_counted_row_by_row() -> None:
+    a = np.array([[1, 2, 3, 4], [0, 0, 0, 0], [2**32 - 1, 1, 1, 1]], np.uint32)
+    b = np.array([[1, 2, 3, 4], [4, 3, 2, 1], [2**32 - 1, 2, 2, 1]], np.uint32)
+    assert agreements(a, b).tolist() == [4, 0, 2]
+
+
+@pytest.mark.parametrize("width", [1, 128, 1000])
+def test_agreements_of_any_width_equal_those_of_numpy(width: int) -> None:
+    a, b = np.random.default_rng(width).integers(0, 3, (2, 50, width), dtype=np.uint32)
+    assert agreements(a, b).tolist() == (a == b).sum(axis=1).tolist()
+
+
+def test_signatures_of_other_lengths_are_refused() -> None:
+    with pytest.raises(UsageError, match="cannot be compared"):
+        agreements(np.zeros((2, 4), np.uint32), np.zeros((2, 8), np.uint32))
 
 
 @pytest.mark.parametrize(
@@ -99,26 +141,21 @@ def test_verify_of_no_pairs_gives_no_edges() -> None:
     # By exact fractions: the least c with sum_{i <= c} C(k, i) t^i (1 - t)^(k - i) > 2.87e-7.
     [(128, 0.8, 78), (128, 0.99, 118), (1024, 0.8, 753), (128, 0.5, 36), (8, 0.8, 0), (8, 1.0, 8)],
 )
-def test_the_prefilter_drops_pairs_below_the_binomial_limit(
+def test_the_least_matches_are_the_binomial_limit(
     permutations: int, threshold: float, least: int
 ) -> None:
-    signatures = np.zeros((permutations + 2, permutations), np.uint32)
-    for equal in range(permutations + 1):
-        signatures[equal + 1, equal:] = 1  # row equal + 1 has `equal` values of row 0
-    pairs = np.array([[0, row] for row in range(1, permutations + 2)])
-    stays = prefilter(pairs, signatures, threshold)
-    assert stays[:, 1].tolist() == list(range(least + 1, permutations + 2))
+    assert least_matches(permutations, threshold) == least
 
 
-def test_the_prefilter_loses_none_of_400_pairs_at_the_threshold() -> None:
+def test_none_of_400_pairs_at_the_threshold_has_fewer() -> None:
     random = np.random.default_rng(2)
     hasher = MinHasher(128)
     signatures = []
     for _ in range(400):
         values = random.integers(0, 2**64, 100, dtype=np.uint64)
         signatures += [hasher.signature(values[:90]), hasher.signature(values[10:])]
-    pairs = np.arange(800).reshape(400, 2)
-    assert np.array_equal(prefilter(pairs, np.array(signatures), 0.8), pairs)
+    found = agreements(np.array(signatures[::2]), np.array(signatures[1::2]))
+    assert (found >= least_matches(128, 0.8)).all()
 
 
 # --- planted duplicates, whose similarities another program measured on unhashed sets
