@@ -193,6 +193,31 @@ def _in_signed(row: pl.Expr, **columns: pl.Expr) -> Callable[[Path], None]:
 FIRST, LAST = pl.lit(0), pl.len() - 1
 
 
+def _in_values(change: Callable[[np.ndarray], np.ndarray]) -> Callable[[Path], None]:
+    """Change the signatures."""
+
+    def fault(folder: Path) -> None:
+        np.save(folder / "values.npy", change(np.load(folder / "values.npy")))
+
+    return fault
+
+
+def _first_signature_is_zero(values: np.ndarray) -> np.ndarray:
+    values[0] = 0
+    return values
+
+
+def _byte_of_rows(name: str, place: int) -> Callable[[Path], None]:
+    """Change a byte of a file of bucket rows, counted from its end."""
+
+    def fault(folder: Path) -> None:
+        data = bytearray((folder / name).read_bytes())
+        data[place] ^= 1
+        (folder / name).write_bytes(data)
+
+    return fault
+
+
 # dedup_clusters
 
 
@@ -210,6 +235,48 @@ def _in_clusters(**columns: pl.Expr) -> Callable[[Path], None]:
     return lambda folder: _alter(
         folder / "clusters.parquet", lambda rows: rows.with_columns(**columns)
     )
+
+
+def _all_kept(folder: Path) -> None:
+    _in_clusters(
+        kept=pl.lit(value=True),
+        kind=pl.lit(None, pl.String),
+        twin_shard=pl.lit(None, pl.String),
+        split=pl.lit("train"),
+    )(folder)
+
+
+def _all_of_a_crawl_near(folder: Path) -> None:
+    """Drop all documents of the first crawl but its first for that one."""
+
+    def drop(rows: pl.DataFrame) -> pl.DataFrame:
+        first = rows.row(0, named=True)
+        others = pl.col("shard").str.starts_with("2026-40") & (pl.int_range(pl.len()) > 0)
+        dropped = {"kept": False, "kind": "near", "similarity": 0.9, "split": None}
+        twin = {f"twin_{name}": first[name] for name in ("shard", "row", "id")}
+        return rows.with_columns(
+            **{
+                name: pl.when(others).then(pl.lit(value)).otherwise(pl.col(name))
+                for name, value in (dropped | twin).items()
+            }
+        )
+
+    _alter(folder / "clusters.parquet", drop)
+
+
+def _a_leak(similarity: float) -> Callable[[Path], None]:
+    """List a pair of a validation and a train document."""
+
+    def fault(folder: Path) -> None:
+        clusters = pl.read_parquet(folder / "clusters.parquet")
+        held_out = clusters.filter(pl.col("split") == "validation").row(0, named=True)
+        train = clusters.filter(pl.col("split") == "train").row(0, named=True)
+        pair = {name: held_out[name] for name in ("shard", "row", "id")}
+        pair |= {f"train_{name}": train[name] for name in ("shard", "row", "id")}
+        row = pl.DataFrame([pair | {"similarity": similarity}])
+        _alter(folder / "leaks.parquet", lambda rows: pl.concat([rows, row]))
+
+    return fault
 
 
 def _no_english(folder: Path) -> None:
@@ -389,6 +456,7 @@ WITHOUT_FILES = {
     ("raw_shards", "verified"),  # a source that states nothing
     ("cleaned_documents", "readable"),  # the raw shard is cut
     ("dedup_clusters", "verdicts"),  # another artifact
+    ("dedup_clusters", "canaries"),  # a band that is not searched
     ("dedup_clusters", "uncleared"),  # a limit that was lowered
     ("shuffled_bins", "whole"),  # a shard that another gate refused
 }
@@ -416,11 +484,15 @@ FAULTS = [
     Fault("minhash_signatures", "coverage", _without_first("signatures.parquet")),
     Fault("minhash_signatures", "coverage", _a_row_twice_signed),
     Fault("minhash_signatures", "exact_keys", _another_digest),
-    Fault("minhash_signatures", "signatures", _in_signed(LAST, signature=pl.lit(bytes(508)))),
-    Fault("minhash_signatures", "signatures", _in_signed(FIRST, signature=pl.lit(bytes(512)))),
+    Fault("minhash_signatures", "exact_keys", _byte_of_rows("exact.rows", -400)),
+    Fault("minhash_signatures", "signatures", _in_values(_first_signature_is_zero)),
+    Fault("minhash_signatures", "signatures", _in_values(lambda values: values[:-1])),
     Fault("minhash_signatures", "signatures", _in_signed(FIRST, shingles=pl.lit(3))),
-    Fault("minhash_signatures", "bands", _in_signed(LAST, bands=pl.lit(bytes(128)))),
-    Fault("minhash_signatures", "bands", _in_signed(LAST, bands=pl.lit(bytes(120)))),
+    Fault("minhash_signatures", "signatures", _in_signed(FIRST, bytes=pl.lit(3))),
+    Fault("minhash_signatures", "estimates", _in_values(np.zeros_like)),
+    Fault("minhash_signatures", "estimates", _in_values(lambda values: values & 3)),
+    Fault("minhash_signatures", "bands", _byte_of_rows("bands.rows", -1)),
+    Fault("minhash_signatures", "bands", _byte_of_rows("bands.rows", -12_000)),
     Fault("dedup_clusters", "not_empty", _in_clusters(kept=pl.lit(value=False))),
     Fault("dedup_clusters", "language_yield", _no_english),
     Fault("dedup_clusters", "ledger", _without_first("clusters.parquet")),
@@ -435,6 +507,10 @@ FAULTS = [
     Fault("dedup_clusters", "similarity", _similarities(0.99)),
     Fault("dedup_clusters", "similarity", _in_edges(0.79)),
     Fault("dedup_clusters", "similarity", _in_edges(0.99)),
+    Fault("dedup_clusters", "policy", _all_kept),
+    Fault("dedup_clusters", "largest_cluster", _in_clusters(cluster=pl.lit(0))),
+    Fault("dedup_clusters", "source_yield", _all_of_a_crawl_near),
+    Fault("dedup_clusters", "leaks", _a_leak(0.9)),
     Fault("dedup_clusters", "split", _exchanged_splits()),
     Fault("dedup_clusters", "split", _split_of_dropped()),
     Fault("tokenizer", "round_trip", _in_tokenizer(_lower_case)),

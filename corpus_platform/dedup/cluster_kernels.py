@@ -13,6 +13,7 @@ from numba import njit
 __all__ = [
     "array",
     "count_agreements",
+    "distinct_sets",
     "drop_others",
     "drop_seen",
     "fill_buckets",
@@ -20,7 +21,6 @@ __all__ = [
     "follow_copies",
     "jaccards",
     "join_all",
-    "place_distinct",
     "warm",
 ]
 
@@ -28,8 +28,7 @@ Indices = npt.NDArray[np.int64]
 Similarities = npt.NDArray[np.float64]
 Hashes = npt.NDArray[np.uint64]
 
-_LAST = np.uint64(0xFFFFFFFFFFFFFFFF)
-_STEPS = 64  # from its slot to where a hash is put; evenly spread ones need 20 in ten million
+_FEW = 1 << 15  # so many hashes rarely share 16 bits
 
 
 def array(values: npt.ArrayLike, dtype: npt.DTypeLike) -> npt.NDArray:
@@ -180,43 +179,77 @@ def jaccards(flat: Hashes, starts: Indices, ends: Indices, pairs: Indices) -> Si
 
 
 @njit(cache=True, nogil=True)
-def place_distinct(values: Hashes, table: Hashes) -> int:
-    """Leave the distinct values at the beginning of `table`, ascending; return how many.
-
-    Linear probing sort (Gonnet and Munro 1984): a hash table whose slots are the high bits, kept
-    in order; three times as fast as sorting where it fits a cache. `table` has 2^b + 64 entries,
-    2^b at least twice the values. Returns -1, having done nothing of use, where values are no
-    evenly spread hashes.
-    """
-    shift = np.uint64(64)
-    while (1 << (64 - np.int64(shift))) + _STEPS < table.size:
-        shift -= np.uint64(1)
-    table[:] = _LAST
-    highest = 0
+def _by_digit(values: Hashes, out: Hashes, shift: int) -> None:
+    """Put the values in the order of eight of their bits; of equals the order stays."""
+    places = np.zeros(257, np.int64)
+    skip, digit = np.uint64(shift), np.uint64(255)
     for k in range(values.size):
-        value = values[k]
-        if value == _LAST:  # stands for an empty slot
-            highest = 1
-            continue
-        slot = np.int64(value >> shift)
-        end = slot + _STEPS
-        while slot < end and table[slot] < value:
-            slot += 1
-        while slot < end and table[slot] != value:
-            value, table[slot] = table[slot], value
-            if value == _LAST:
-                break
-            slot += 1
-        if slot == end:
-            return -1
+        places[np.int64((values[k] >> skip) & digit) + 1] += 1
+    for k in range(256):
+        places[k + 1] += places[k]
+    for k in range(values.size):
+        at = np.int64((values[k] >> skip) & digit)
+        out[places[at]] = values[k]
+        places[at] += 1
+
+
+@njit(cache=True, nogil=True)
+def _by_high_bits(values: Hashes, one: Hashes, other: Hashes, first: int) -> Hashes:
+    """Return the values in the order of their bits from `first` on, in one of the two arrays."""
+    _by_digit(values, one, first)
+    for shift in range(first + 8, 64, 8):
+        _by_digit(one, other, shift)
+        one, other = other, one
+    return one
+
+
+@njit(cache=True, nogil=True)
+def _settle(ordered: Hashes, out: Hashes, moves: int) -> int:
+    """Fill in the distinct values of a nearly ascending array, ascending, and return how many.
+
+    Returns -1 when that takes more moves than allowed.
+    """
     filled = 0
-    for slot in range(table.size):
-        if table[slot] != _LAST:
-            table[filled] = table[slot]
-            filled += 1
-    if highest:
-        table[filled] = _LAST
-    return filled + highest
+    for k in range(ordered.size):
+        at = filled
+        while at > 0 and out[at - 1] > ordered[k]:
+            at -= 1
+        if at > 0 and out[at - 1] == ordered[k]:
+            continue
+        moves -= filled - at
+        if moves < 0:
+            return -1
+        for place in range(filled, at, -1):
+            out[place] = out[place - 1]
+        out[at] = ordered[k]
+        filled += 1
+    return filled
+
+
+@njit(cache=True, nogil=True)
+def distinct_sets(values: Hashes, ends: Indices) -> tuple[Hashes, Indices]:
+    """Return the distinct values of each array, ascending, one after the other, and new ends.
+
+    Hashes are spread so evenly that their high bits all but order them: two or three digits and a
+    few moves. Where that is not so all eight digits are sorted: never more than linear.
+    """
+    largest, start = 0, 0
+    for k in range(ends.size):
+        largest, start = max(largest, ends[k] - start), ends[k]
+    one, other = np.empty(largest, np.uint64), np.empty(largest, np.uint64)
+    flat, new_ends = np.empty(values.size, np.uint64), np.empty(ends.size, np.int64)
+    start, filled = 0, 0
+    for k in range(ends.size):
+        some, size = values[start : ends[k]], ends[k] - start
+        first = 48 if size < _FEW else 40
+        ordered = _by_high_bits(some, one[:size], other[:size], first)
+        found = _settle(ordered, flat[filled:], 8 * size)
+        if found < 0:
+            ordered = _by_high_bits(some, one[:size], other[:size], 0)
+            found = _settle(ordered, flat[filled:], 0)
+        filled += found
+        start, new_ends[k] = ends[k], filled
+    return flat[:filled].copy(), new_ends
 
 
 @njit(cache=True, nogil=True)
@@ -250,5 +283,5 @@ def warm() -> None:
     clusters.decide(numbers, edges, keep="one_per_cluster")
     verification.agreements(signatures, signatures)
     verification.compare_sets(hashes, numbers, numbers + 1, edges.pairs)
-    place_distinct(array(hashes, np.uint64), np.empty(4 + _STEPS, np.uint64))
+    distinct_sets(array(hashes, np.uint64), array(numbers + 1, np.int64))
     fill_buckets(array(edges.pairs, np.int64), array(numbers, np.int64), 1)

@@ -20,6 +20,9 @@ _LAST_FACTOR = np.uint64(0xBF7158809CF4F3C7)
 _ROUND_FACTOR = np.uint64(0x62E7160F38B4DA57)
 _ROUND_STEP = np.uint64(0x9E3779B97F4A7C15)
 _HALF, _LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
+_BLOCK = 1024  # windows joined at a time: two arrays of 8 KiB stay in the first-level cache
+_REPEATS_SHOW = 4  # rounds: k distinct shingles have left 2 % of the bins empty then
+_FEW = 1 << 13  # distinct shingles: with more no bin of 1024 is empty by then
 _EMPTY = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
@@ -36,37 +39,53 @@ def window_hashes(
     the windows of each text.
     """
     start, place = 0, 0
+    first = np.empty(_BLOCK + width, np.uint64)
+    second = np.empty(_BLOCK + width, np.uint64)  # not rows of one: numba would step through them
     for text in range(counts.size):
-        units = counts[text]
+        units = max(counts[text], 1)  # without a unit there is the hash of the text
         used = min(width, units)
-        held = _join(hashes, start, units, used) if units else 1
-        for i in range(held):
-            hashes[place + i] = _finish(hashes[start + i], used)
-        start += max(units, 1)
-        place += held
+        windows = units - used + 1
+        for at in range(0, windows, _BLOCK):
+            held = min(_BLOCK, windows - at)
+            first[: held + used - 1] = hashes[start + at : start + at + held + used - 1]
+            joined = _join(first, second, held, used)
+            _finish(joined, min(used, counts[text]), hashes[place + at : place + at + held])
+        start += units
+        place += windows
         ends[text] = place
     return place
 
 
 @njit(nogil=True)
-def _join(hashes: npt.NDArray[np.uint64], start: int, units: int, width: int) -> int:
-    """Join `width` neighbours each, in place; return how many windows there are."""
+def _join(
+    units: npt.NDArray[np.uint64], spare: npt.NDArray[np.uint64], windows: int, width: int
+) -> npt.NDArray[np.uint64]:
+    """Return the joined hashes of `windows` windows, in one of the two arrays."""
     span = 1
     while span < width:
         step = min(span, width - span)
-        units -= step
-        for i in range(start, start + units):
-            product = hashes[i] * _JOIN_FACTOR + hashes[i + step]
-            hashes[i] = product ^ (product >> _HALF)
         span += step
+        _pair(units, units[step:], spare[: windows + width - span])
+        units, spare = spare, units
     return units
 
 
 @njit(nogil=True)
-def _finish(joined: np.uint64, units: int) -> np.uint64:
+def _pair(
+    left: npt.NDArray[np.uint64], right: npt.NDArray[np.uint64], pairs: npt.NDArray[np.uint64]
+) -> None:
+    for i in range(pairs.size):
+        product = left[i] * _JOIN_FACTOR + right[i]
+        pairs[i] = product ^ (product >> _HALF)
+
+
+@njit(nogil=True)
+def _finish(joined: npt.NDArray[np.uint64], units: int, windows: npt.NDArray[np.uint64]) -> None:
     """Mix the number of units in: four units never equal a window of five."""
-    product = (joined ^ np.uint64(units)) * _LAST_FACTOR
-    return product ^ (product >> _HALF)
+    salt = np.uint64(units)
+    for i in range(windows.size):
+        product = (joined[i] ^ salt) * _LAST_FACTOR
+        windows[i] = product ^ (product >> _HALF)
 
 
 @njit(cache=True, nogil=True)
@@ -97,14 +116,37 @@ def _sketch(hashes: npt.NDArray[np.uint64], seed: np.uint64, slots: npt.NDArray[
     slots[:] = _EMPTY
     left = slots.size
     for turn in range(2 * slots.size):
+        if turn == _REPEATS_SHOW and hashes.size > slots.size:
+            hashes = _distinct_if_few(hashes)
         salt = _salt(seed, turn)
         if turn < slots.size:
-            left -= _throw(hashes, salt, np.uint64(turn) << _HALF, slots)
+            _throw(hashes, salt, np.uint64(turn) << _HALF, slots)
+            left = np.count_nonzero(slots == _EMPTY)
         elif slots[turn - slots.size] == _EMPTY:
             slots[turn - slots.size] = _least(hashes, salt)
             left -= 1
         if not left:
             return
+
+
+@njit(nogil=True)
+def _distinct_if_few(hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """Return the distinct hashes, or all where they are more than a table of `_FEW` holds.
+
+    A million times 'x' is one shingle, which would be thrown a million times in every round.
+    """
+    table, few = np.zeros(4 * _FEW, np.uint64), np.empty(_FEW, np.uint64)
+    count = 0
+    for shingle in hashes:
+        slot = shingle % np.uint64(table.size)
+        while table[slot] != 0 and table[slot] != shingle:
+            slot = (slot + np.uint64(1)) % np.uint64(table.size)
+        if table[slot] != shingle or shingle == 0:
+            if count == _FEW:
+                return hashes
+            few[count], table[slot] = shingle, shingle
+            count += 1
+    return few[:count]
 
 
 @njit(nogil=True)
@@ -128,18 +170,13 @@ def _throw(
     salt: np.uint64,
     base: np.uint64,
     slots: npt.NDArray[np.uint64],
-) -> int:
-    """Throw all shingles into bins; return how many bins were empty before."""
-    bins, filled = np.uint64(slots.size), 0
+) -> None:
+    """Throw all shingles into bins; without a branch, since which value is the least is a guess."""
+    bins = np.uint64(slots.size)
     for shingle in hashes:
         mixed = _round_hash(shingle, salt)
         bin = ((mixed >> _HALF) * bins) >> _HALF  # by the high half: k need be no power of two
-        value = base | (mixed & _LOW)
-        held = slots[bin]
-        if value < held:
-            filled += held == _EMPTY
-            slots[bin] = value
-    return filled
+        slots[bin] = min(slots[bin], base | (mixed & _LOW))
 
 
 @njit(nogil=True)
@@ -160,14 +197,23 @@ def least_values(
 ) -> None:
     """Write for each set the least factor * fmix32(low half) + term of each permutation."""
     start = 0
-    signatures[:] = np.uint32(0xFFFFFFFF)
     for text in range(ends.size):
-        row = signatures[text]
-        for i in range(start, ends[text]):
-            mixed = _fmix32(np.uint32(hashes[i] & _LOW))
-            for j in range(row.size):
-                row[j] = min(row[j], np.uint32(factors[j] * mixed + terms[j]))
+        _permute(hashes[start : ends[text]], factors, terms, signatures[text])
         start = ends[text]
+
+
+@njit(nogil=True)
+def _permute(
+    hashes: npt.NDArray[np.uint64],
+    factors: npt.NDArray[np.uint32],
+    terms: npt.NDArray[np.uint32],
+    row: npt.NDArray[np.uint32],
+) -> None:
+    row[:] = np.uint32(0xFFFFFFFF)
+    for shingle in hashes:
+        mixed = _fmix32(np.uint32(shingle & _LOW))
+        for i in range(row.size):
+            row[i] = min(row[i], np.uint32(factors[i] * mixed + terms[i]))
 
 
 @njit(nogil=True)

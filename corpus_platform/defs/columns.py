@@ -30,10 +30,10 @@ SCHEMAS = {
     "shuffled_bins": RELEASE_DOCUMENTS,
 }
 MEANINGS = {
-    "bands": "Band hashes of the signature, little-endian uint64.",
+    "bytes": "Of the text, in UTF-8.",
     "cluster": "Number of the connected component over all verified pairs and exact copies.",
     "cluster_size": "Documents in the cluster.",
-    "digest": "sha256 of the folded text: the exact key.",
+    "digest": "sha256 of the folded text, or of the raw one: the exact key.",
     "file": "The token file that holds the document.",
     "id": "The user's id of the document.",
     "kept": "Whether the document survives dedup.",
@@ -43,8 +43,7 @@ MEANINGS = {
     "meta": "All other fields of the record, as JSON.",
     "row": "0-based record number in the shard, quarantined ones included.",
     "shard": "Partition key.",
-    "shingles": "Distinct shingles of the folded text.",
-    "signature": "MinHash values, little-endian uint32.",
+    "shingles": "Shingles of the folded text, repeated ones counted.",
     "similarity": "Exact Jaccard similarity to the twin.",
     "split": "train or validation; null for dropped ones.",
     "start": "Offset of its first token in the file.",
@@ -56,14 +55,9 @@ MEANINGS = {
     "url": "Where it came from.",
 }
 
-# What decides over copies: equal digests, then pairs found by bands and signatures, of which the
-# texts are compared.
-DECIDED = (
-    "minhash_signatures.digest",
-    "minhash_signatures.signature",
-    "minhash_signatures.bands",
-    "cleaned_documents.text",
-)
+# What decides over copies: equal digests, then pairs found by signatures, of which the texts are
+# compared. Signatures lie beside the table.
+DECIDED = ("minhash_signatures.digest", "cleaned_documents.text")
 # A release is ordered by a keyed hash of shard and row, and cut into files by tokens.
 ORDERED = ("packed_bins.file", "packed_bins.shard", "packed_bins.row", "packed_bins.tokens")
 SOURCES: Mapping[str, Sources] = {
@@ -80,7 +74,7 @@ SOURCES: Mapping[str, Sources] = {
     "minhash_signatures": {
         "row": ("cleaned_documents.row",),
         "id": ("cleaned_documents.id",),
-        **dict.fromkeys(("digest", "shingles", "signature", "bands"), ("cleaned_documents.text",)),
+        **dict.fromkeys(("digest", "bytes", "shingles"), ("cleaned_documents.text",)),
     },
     "dedup_clusters": {
         "shard": (),

@@ -28,14 +28,19 @@ _SEPARATOR, _RUN, _UNIT = 0, 1, 2
 _UNIT_SEED = np.uint64(0x243F6A8885A308D3)
 _TEXT_SEED = np.uint64(0x13198A2E03707344)  # of texts without a unit
 _UNIT_FACTOR = np.uint64(0xA4093822299F31D1)
+_BLOCK = 128  # bytes that are looked at together, if all of them are ASCII
+_BYTE = np.uint64(8)  # bits, and bytes in a chunk
 _HALF = np.uint64(32)
 
 
 @functools.cache
 def unit_classes(kind: UnitKind) -> npt.NDArray[np.uint8]:
-    """Return for each code point: 0 separates, 1 makes a run with its like, 2 is a unit alone."""
+    """Return for each code point: 0 separates, 1 makes a run with its like, 2 is a unit alone.
+
+    Empty for `char`: all are units.
+    """
     if kind == "char":
-        return np.full(0x110000, _UNIT, np.uint8)
+        return np.empty(0, np.uint8)
     table = np.full(0x110000, _SEPARATOR, np.uint8)
     table[list(run_points())] = _RUN
     if kind == "auto":
@@ -59,12 +64,49 @@ def hash_units(
     place, start = 0, 0
     for text in range(ends.size):
         first = place
-        place = _cut(data, start, ends[text], classes, hashes, place)
+        if not classes.size:
+            place = _each(data, start, ends[text], hashes, place)
+        else:
+            place = _cut(data, start, ends[text], classes, hashes, place)
         counts[text] = place - first
         if place == first:
             place = _put(hashes, place, _whole(data, start, ends[text]))
         start = ends[text]
     return place
+
+
+@njit(nogil=True)
+def _each(
+    data: npt.NDArray[np.uint8], at: int, end: int, hashes: npt.NDArray[np.uint64], place: int
+) -> int:
+    """Write the hash of every character from `place` on; return the place behind them."""
+    while at < end:
+        block = data[at : min(at + _BLOCK, end)]
+        if place + block.size <= hashes.size and _all_ascii(block):
+            _each_byte(block, hashes[place : place + block.size])
+            place += block.size
+            at += block.size
+            continue
+        stop = at + block.size
+        while at < stop:
+            _, raw, size = _decode(data, at)
+            place = _put(hashes, place, _mix(_UNIT_SEED, raw))
+            at += size
+    return place
+
+
+@njit(nogil=True)
+def _all_ascii(block: npt.NDArray[np.uint8]) -> bool:
+    joined = np.uint8(0)
+    for byte in block:
+        joined |= byte
+    return joined < 0x80
+
+
+@njit(nogil=True)
+def _each_byte(block: npt.NDArray[np.uint8], hashes: npt.NDArray[np.uint64]) -> None:
+    for i in range(hashes.size):
+        hashes[i] = _mix(_UNIT_SEED, np.uint64(block[i]))
 
 
 @njit(nogil=True)
@@ -76,9 +118,18 @@ def _cut(
     hashes: npt.NDArray[np.uint64],
     place: int,
 ) -> int:
-    """Write the hashes of the units of one text from `place` on; return the place behind them."""
+    """Write the hashes of runs and lone units from `place` on; return the place behind them."""
     mixed, chunk, held = _UNIT_SEED, np.uint64(0), 0
+    borders = np.empty(_BLOCK + 1, np.uint64)
+    slow_until = at
     while at < end:
+        if not held and at >= slow_until:
+            block = data[at : min(at + _BLOCK, end)]
+            slow_until = at + block.size
+            roomy = slow_until + 8 <= data.size and place + _BLOCK <= hashes.size
+            if roomy and _all_ascii(block):
+                at, place = _ascii_runs(data, at, slow_until, classes, borders, hashes, place)
+                continue
         point, raw, size = _decode(data, at)
         at += size
         kind = classes[point]
@@ -94,6 +145,47 @@ def _cut(
         if kind == _UNIT:
             place = _put(hashes, place, _mix(_UNIT_SEED, raw))
     return _put(hashes, place, _mix(mixed, chunk)) if held else place
+
+
+@njit(nogil=True)
+def _ascii_runs(
+    data: npt.NDArray[np.uint8],
+    at: int,
+    end: int,
+    classes: npt.NDArray[np.uint8],
+    borders: npt.NDArray[np.uint64],
+    hashes: npt.NDArray[np.uint64],
+    place: int,
+) -> tuple[int, int]:
+    """Write the hashes of the runs of an ASCII block; return where to go on, and the next place.
+
+    That is where a run begins that the block may cut, or the end. Borders are found without a
+    branch: where words end cannot be predicted, and a wrong guess costs as much as ten characters.
+    """
+    count, inside = np.uint64(0), np.uint8(_SEPARATOR)
+    for i in range(np.uint64(at), np.uint64(end)):
+        kind = classes[data[i]]  # in ASCII nothing is a unit alone: 0 or 1
+        borders[count] = i
+        count += np.uint64(kind ^ inside)
+        inside = kind
+    runs = np.int64(count >> np.uint64(1))
+    for i in range(runs):
+        hashes[place + i] = _ascii_run(data, borders[2 * i], borders[2 * i + 1])
+    return (np.int64(borders[2 * runs]) if inside else end), place + runs
+
+
+@njit(nogil=True)
+def _ascii_run(data: npt.NDArray[np.uint8], at: np.uint64, end: np.uint64) -> np.uint64:
+    """Return the hash of a run of ASCII; up to 7 bytes behind it are read too."""
+    mixed = _UNIT_SEED
+    while True:
+        chunk = np.uint64(0)
+        for i in range(8):  # one load
+            chunk = (chunk << _BYTE) | np.uint64(data[at + np.uint64(i)])
+        at += _BYTE
+        if at >= end:
+            return _mix(mixed, chunk >> (_BYTE * (at - end)))
+        mixed = _mix(mixed, chunk)
 
 
 @njit(nogil=True)
@@ -135,5 +227,5 @@ def _put(hashes: npt.NDArray[np.uint64], place: int, value: np.uint64) -> int:
 def warm() -> list[str]:
     """Compile the kernels, or load them from numba's cache; return their names."""
     data, hashes, counts = np.zeros(1, np.uint8), np.empty(1, np.uint64), np.empty(1, np.int64)
-    hash_units(data, np.array([1]), np.zeros(1, np.uint8), hashes, counts)
+    hash_units(data, np.array([1]), np.empty(0, np.uint8), hashes, counts)
     return ["hash_units"]

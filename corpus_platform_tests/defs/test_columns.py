@@ -56,7 +56,7 @@ def test_every_column_is_described(asset: str) -> None:
 def test_a_description_ends_with_what_the_column_comes_from() -> None:
     described = {c.name: c.description for c in _columns("minhash_signatures")}
     assert described["digest"] == (
-        "sha256 of the folded text: the exact key. From `cleaned_documents.text`."
+        "sha256 of the folded text, or of the raw one: the exact key. From `cleaned_documents.text`."
     )
     described = {c.name: c.description for c in _columns("cleaned_documents")}
     assert described["text"] == "The text, unchanged."

@@ -9,11 +9,13 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from corpus_platform.config import DedupSettings
 from corpus_platform.document import SIGNATURES
+from corpus_platform.errors import StorageError
 from corpus_platform.settings_file import load_settings
 from corpus_platform.stages import minhash_signatures
 from corpus_platform.stages.chain import open_project
-from corpus_platform.stages.minhash_signatures import sign_documents
+from corpus_platform.stages.minhash_signatures import band_rows, sign_documents
 from corpus_platform_tests.small import SHARDS
 
 THIRD = SHARDS[2]
@@ -33,7 +35,7 @@ def test_each_cleaned_document_has_one_row_in_the_same_order(finished: Path) -> 
     documents = pq.read_table(cleaned.path("documents.parquet"))
     assert table.select(["row", "id"]).to_pylist() == documents.select(["row", "id"]).to_pylist()
     assert signed.manifest.ledger == {"documents": 37}
-    assert dict(signed.numbers) == {
+    counted = {
         "documents": 37,
         "signed": 37,
         "uncovered": 0,
@@ -41,6 +43,8 @@ def test_each_cleaned_document_has_one_row_in_the_same_order(finished: Path) -> 
         "wrong_signatures": 0,
         "wrong_bands": 0,
     }
+    assert {name: signed.numbers[name] for name in counted} == counted
+    assert signed.numbers["estimate_pairs"] > 10
 
 
 def test_a_row_holds_128_values_in_16_bands_and_the_hash_of_the_folded_text(
@@ -52,8 +56,12 @@ def test_a_row_holds_128_values_in_16_bands_and_the_hash_of_the_folded_text(
     assert signed is not None
     text = pq.read_table(cleaned.path("documents.parquet"))["text"][0].as_py()
     row = pq.read_table(signed.path("signatures.parquet")).slice(0, 1).to_pylist()[0]
-    assert np.frombuffer(row["signature"], "<u4").shape == (128,)
-    assert np.frombuffer(row["bands"], "<u8").shape == (16,)
+    values = np.load(signed.path("values.npy"))
+    assert (values.dtype, values.shape) == (np.dtype("<u4"), (37, 128))
+    bands = band_rows(signed, project.settings.dedup).read(15)
+    assert bands.keys.shape == (37, 8)
+    assert sorted(bands.documents.tolist()) == list(range(37))
+    assert row["bytes"] == len(text)
     plain = " ".join(text.lower().split())  # of ASCII that is the folding
     assert text.isascii()
     assert row["digest"] == hashlib.sha256(plain.encode()).digest()
@@ -79,5 +87,13 @@ def test_other_permutations_are_another_generation(finished: Path) -> None:
         file.write("dedup: {permutations: 64, bands: 16, rows: 4}\n")
     report = sign_documents(open_project(load_settings(finished)), THIRD)
     assert report.made
-    row = pq.read_table(report.artifact.path("signatures.parquet")).slice(0, 1).to_pylist()[0]
-    assert len(row["signature"]) == 64 * 4
+    assert np.load(report.artifact.path("values.npy")).shape[1] == 64
+
+
+def test_bands_of_another_scheme_are_refused_by_name(finished: Path) -> None:
+    signed = open_project(load_settings(finished)).artifact("minhash_signatures", THIRD)
+    assert signed is not None
+    with pytest.raises(StorageError, match=r"datasketch.*cannot be mixed"):
+        band_rows(signed, DedupSettings(scheme="datasketch"))
+    with pytest.raises(StorageError, match=r"bands=32x4.*cannot be mixed"):
+        band_rows(signed, DedupSettings(bands=32, rows=4))
