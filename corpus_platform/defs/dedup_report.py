@@ -6,11 +6,11 @@ import dagster as dg
 
 from corpus_platform.dedup import curves
 from corpus_platform.reports.dedup import Curve, DedupReport, Shape, plotted_numbers, sections
+from corpus_platform.stages.clusters_files import REPORT_FILE
 from corpus_platform.storage.artifacts import Artifact
 
-__all__ = ["REPORT_FILE", "dedup_metadata"]
+__all__ = ["dedup_metadata"]
 
-REPORT_FILE = "report.json"
 LINE = tuple(i / 40 for i in range(41))
 
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import dagster as dg
 
-from corpus_platform.defs.dedup_report import REPORT_FILE, dedup_metadata
+from corpus_platform.defs.dedup_report import dedup_metadata
+from corpus_platform.stages.clusters_files import REPORT_FILE
 from corpus_platform.storage.artifacts import Artifact
 from corpus_platform.storage.catalog import Entry
 from corpus_platform_tests.reports.written import HOSTILE, counts, member, report
