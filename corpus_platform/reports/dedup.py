@@ -130,8 +130,6 @@ def plotted_numbers(report: DedupReport) -> dict[str, float]:
         "text_bytes_before": before,
         "text_bytes_after": after,
         "text_bytes_kept_share": _share(after, before),
-        "compared": report["compared"],
-        "capped_buckets": report["capped_buckets"],
         **{
             f"copy_share/{name}": _share(c["exact_copies"] + c["near_copies"], c["documents"])
             for name, c in crawls

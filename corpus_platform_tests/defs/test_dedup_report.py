@@ -35,7 +35,7 @@ def test_sections_are_markdown_and_numbers_plot(tmp_path: Path) -> None:
     found = dedup_metadata(_artifact(tmp_path))
     for name in SECTIONS:
         assert isinstance(found[f"report/{name}"], dg.MarkdownMetadataValue)
-    assert (found["compared"], found["text_bytes_after"]) == (4321, 4_000_000)
+    assert (found["text_bytes_before"], found["text_bytes_after"]) == (5_000_000, 4_000_000)
 
 
 def test_the_curve_is_that_of_the_bands_in_force(tmp_path: Path) -> None:

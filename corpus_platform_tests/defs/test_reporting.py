@@ -69,6 +69,13 @@ WATCHED = {
         "least_similarity",
         "documents_per_second",
         "uncleared",
+        "candidates",
+        "capped_buckets",
+        "text_bytes_before",
+        "text_bytes_after",
+        "text_bytes_kept_share",
+        "copy_share/2026-40",
+        "copy_share/2026-44",
     },
     "dedup_verdicts": {"documents", "kept", "kept_share", "train", "validation"},
     "tokenizer": {"vocab_size", "bytes_out", "stage_seconds", "chars_per_token/en"},
@@ -209,6 +216,16 @@ def test_windows_of_the_release_are_as_long_as_the_settings_say(ran: Ran) -> Non
     windows = -(-release["train_tokens"] // 2048)  # the default of pack.sequence_length
     assert release["sequences"] == windows
     assert release["utilisation"] == pytest.approx(release["train_tokens"] / (windows * 2048))
+
+
+def test_the_clusters_show_their_report_as_markdown(ran: Ran) -> None:
+    shown = {n: v for n, v in ran.events("dedup_clusters")[None].items() if n.startswith("report/")}
+    assert all(isinstance(v, dg.MarkdownMetadataValue) for v in shown.values())
+    # Of the second crawl's 37 documents 10 are old ones as they were, 10 with one more sentence.
+    assert "| 2026-44 | 37 | 10 | 10 | 17 (45.9%) | 100.0% |" in str(
+        shown["report/copies_per_crawl"].value
+    )
+    assert str(shown["report/pairs"].value).startswith("**en**")
 
 
 def test_speeds_are_work_by_the_seconds_of_the_stage(ran: Ran) -> None:

@@ -125,8 +125,6 @@ def test_numbers_that_plot_have_stable_names() -> None:
         "text_bytes_before": 5_000_000,
         "text_bytes_after": 4_000_000,
         "text_bytes_kept_share": 0.8,
-        "compared": 4321,
-        "capped_buckets": 5,
         "copy_share/2026-40": pytest.approx(30 / 800),
         "copy_share/2026-44": pytest.approx(170 / 400),
     }
