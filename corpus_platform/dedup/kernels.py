@@ -121,7 +121,7 @@ def _sketch(hashes: npt.NDArray[np.uint64], seed: np.uint64, slots: npt.NDArray[
         salt = _salt(seed, turn)
         if turn < slots.size:
             _throw(hashes, salt, np.uint64(turn) << _HALF, slots)
-            left = np.count_nonzero(slots == _EMPTY)
+            left = _count_empty(slots)
         elif slots[turn - slots.size] == _EMPTY:
             slots[turn - slots.size] = _least(hashes, salt)
             left -= 1
@@ -177,6 +177,14 @@ def _throw(
         mixed = _round_hash(shingle, salt)
         bin = ((mixed >> _HALF) * bins) >> _HALF  # by the high half: k need be no power of two
         slots[bin] = min(slots[bin], base | (mixed & _LOW))
+
+
+@njit(nogil=True)
+def _count_empty(slots: npt.NDArray[np.uint64]) -> int:
+    empty = 0
+    for slot in slots:
+        empty += slot == _EMPTY
+    return empty
 
 
 @njit(nogil=True)

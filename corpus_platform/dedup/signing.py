@@ -53,11 +53,11 @@ class Signer:
         digests, sizes, shingles = bytearray(), [], []
         signatures = np.empty((len(texts), self.dedup.permutations), np.uint32)
         for start, end in _batches(texts):
-            folded = [fold(text).encode() for text in texts[start:end]]
-            raw = [text.encode() for text in texts[start:end]]
-            for exact in folded if self.dedup.exact == "folded" else raw:
-                digests += text_digest(exact)
-            sizes += [len(text) for text in raw]
+            batch = texts[start:end]
+            folded = [fold(text).encode() for text in batch]
+            exact = folded if self.dedup.exact == "folded" else batch
+            digests += b"".join(map(text_digest, exact))
+            sizes += map(_utf_8_bytes, batch)
             found = self._shingles(folded)
             shingles.append(np.diff(found.ends, prepend=0))
             signatures[start:end] = self._hasher.signatures(*found)
@@ -100,3 +100,7 @@ def _batches(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
         held += len(text)
     if start < len(texts):
         yield start, len(texts)
+
+
+def _utf_8_bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode())

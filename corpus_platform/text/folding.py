@@ -18,6 +18,8 @@ import unicodedata
 
 __all__ = ["fold"]
 
+_BLOCK = 1 << 18  # characters: lists of all words take ten times the memory of a long text
+
 
 def fold(text: str) -> str:
     """Return the folded text; empty for a text of white space only."""
@@ -25,4 +27,20 @@ def fold(text: str) -> str:
         text = unicodedata.normalize("NFC", text)
         # The only letters whose str.lower() looks at more than the code point, or gives two.
         text = text.replace("\u0130", "i").replace("\u03a3", "\u03c3")
-    return " ".join(text.lower().split())
+    return _collapse(text.lower())
+
+
+def _collapse(text: str) -> str:
+    """Return the words of the text with one blank between; in blocks, for the memory of a list."""
+    if len(text) <= _BLOCK:
+        return " ".join(text.split())
+    parts, gap = [], False
+    for start in range(0, len(text), _BLOCK):
+        block = text[start : start + _BLOCK]
+        words = " ".join(block.split())
+        if words and parts and (gap or block[0].isspace()):
+            parts.append(" ")
+        if words:
+            parts.append(words)
+        gap = block[-1].isspace()
+    return "".join(parts)

@@ -100,7 +100,7 @@ def _all_ascii(block: npt.NDArray[np.uint8]) -> bool:
     joined = np.uint8(0)
     for byte in block:
         joined |= byte
-    return joined < 0x80
+    return bool(joined < 0x80)
 
 
 @njit(nogil=True)
@@ -168,10 +168,10 @@ def _ascii_runs(
         borders[count] = i
         count += np.uint64(kind ^ inside)
         inside = kind
-    runs = np.int64(count >> np.uint64(1))
+    runs = int(np.int64(count)) >> 1  # never an unsigned number beside a signed: that is a float
     for i in range(runs):
         hashes[place + i] = _ascii_run(data, borders[2 * i], borders[2 * i + 1])
-    return (np.int64(borders[2 * runs]) if inside else end), place + runs
+    return (int(np.int64(borders[2 * runs])) if inside else end), place + runs
 
 
 @njit(nogil=True)

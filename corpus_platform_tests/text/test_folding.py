@@ -1,9 +1,11 @@
 import unicodedata
+from unittest import mock
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from corpus_platform.text import folding
 from corpus_platform.text.folding import fold
 
 
@@ -79,3 +81,10 @@ def test_folding_is_step_by_step_what_the_page_says(text: str) -> None:
         for c in unicodedata.normalize("NFC", text)
     )
     assert fold(text) == " ".join("".join(lowered).split())
+
+
+@given(st.text("a\u00e9 \n\u3000\x85", max_size=30), st.integers(1, 5))
+@settings(deadline=None)
+def test_blocks_of_a_long_text_change_nothing(text: str, size: int) -> None:
+    with mock.patch.object(folding, "_BLOCK", size):
+        assert fold(text) == " ".join(text.split())
