@@ -27,8 +27,10 @@ __all__ = [
 Indices = npt.NDArray[np.int64]
 Similarities = npt.NDArray[np.float64]
 Hashes = npt.NDArray[np.uint64]
+Places = npt.NDArray[np.uint32]
 
-_FEW = 1 << 15  # so many hashes rarely share 16 bits
+_DIGIT = np.uint64(255)
+_FEW = 1 << 14  # fewer hashes rarely share 16 bits
 
 
 def array(values: npt.ArrayLike, dtype: npt.DTypeLike) -> npt.NDArray:
@@ -179,28 +181,36 @@ def jaccards(flat: Hashes, starts: Indices, ends: Indices, pairs: Indices) -> Si
 
 
 @njit(cache=True, nogil=True)
-def _by_digit(values: Hashes, out: Hashes, shift: int) -> None:
-    """Put the values in the order of eight of their bits; of equals the order stays."""
-    places = np.zeros(257, np.int64)
-    skip, digit = np.uint64(shift), np.uint64(255)
-    for k in range(values.size):
-        places[np.int64((values[k] >> skip) & digit) + 1] += 1
-    for k in range(256):
-        places[k + 1] += places[k]
-    for k in range(values.size):
-        at = np.int64((values[k] >> skip) & digit)
-        out[places[at]] = values[k]
-        places[at] += 1
+def _begins(counts: Places) -> None:
+    """Turn the number of values with each digit into the place of the first of them."""
+    begin = np.uint32(0)
+    for digit in range(counts.size):
+        count = counts[digit]
+        counts[digit] = begin
+        begin += count
 
 
 @njit(cache=True, nogil=True)
-def _by_high_bits(values: Hashes, one: Hashes, other: Hashes, first: int) -> Hashes:
-    """Return the values in the order of their bits from `first` on, in one of the two arrays."""
-    _by_digit(values, one, first)
-    for shift in range(first + 8, 64, 8):
-        _by_digit(one, other, shift)
-        one, other = other, one
-    return one
+def _scatter(values: Hashes, out: Hashes, skip: np.uint64, places: Places) -> None:
+    """Put the values in the order of a digit; of equals the order stays."""
+    for k in range(values.size):
+        digit = np.int64((values[k] >> skip) & _DIGIT)
+        out[places[digit]] = values[k]
+        places[digit] += np.uint32(1)
+
+
+@njit(cache=True, nogil=True)
+def _by_two_digits(values: Hashes, between: Hashes, out: Hashes, skip: int) -> None:
+    """Put the values in the order of 16 bits; both digits are counted in one pass."""
+    low, high = np.zeros(256, np.uint32), np.zeros(256, np.uint32)
+    skip_low, skip_high = np.uint64(skip), np.uint64(skip + 8)
+    for k in range(values.size):
+        low[np.int64((values[k] >> skip_low) & _DIGIT)] += np.uint32(1)
+        high[np.int64((values[k] >> skip_high) & _DIGIT)] += np.uint32(1)
+    _begins(low)
+    _begins(high)
+    _scatter(values, between, skip_low, low)
+    _scatter(between, out, skip_high, high)
 
 
 @njit(cache=True, nogil=True)
@@ -209,19 +219,25 @@ def _settle(ordered: Hashes, out: Hashes, moves: int) -> int:
 
     Returns -1 when that takes more moves than allowed.
     """
-    filled = 0
+    filled, last = 0, np.uint64(0)
     for k in range(ordered.size):
-        at = filled
-        while at > 0 and out[at - 1] > ordered[k]:
-            at -= 1
-        if at > 0 and out[at - 1] == ordered[k]:
+        value = ordered[k]
+        if k == 0 or value >= last:
+            out[filled] = value
+            filled += k == 0 or value != last  # no branch: equals cannot be guessed
+            last = value
             continue
+        at = filled
+        while at > 0 and out[at - 1] > value:
+            at -= 1
         moves -= filled - at
         if moves < 0:
             return -1
+        if at > 0 and out[at - 1] == value:
+            continue
         for place in range(filled, at, -1):
             out[place] = out[place - 1]
-        out[at] = ordered[k]
+        out[at] = value
         filled += 1
     return filled
 
@@ -230,7 +246,7 @@ def _settle(ordered: Hashes, out: Hashes, moves: int) -> int:
 def distinct_sets(values: Hashes, ends: Indices) -> tuple[Hashes, Indices]:
     """Return the distinct values of each array, ascending, one after the other, and new ends.
 
-    Hashes are spread so evenly that their high bits all but order them: two or three digits and a
+    Hashes are spread so evenly that their high bits all but order them: two digits, or four, and a
     few moves. Where that is not so all eight digits are sorted: never more than linear.
     """
     largest, start = 0, 0
@@ -241,12 +257,14 @@ def distinct_sets(values: Hashes, ends: Indices) -> tuple[Hashes, Indices]:
     start, filled = 0, 0
     for k in range(ends.size):
         some, size = values[start : ends[k]], ends[k] - start
-        first = 48 if size < _FEW else 40
-        ordered = _by_high_bits(some, one[:size], other[:size], first)
-        found = _settle(ordered, flat[filled:], 8 * size)
-        if found < 0:
-            ordered = _by_high_bits(some, one[:size], other[:size], 0)
-            found = _settle(ordered, flat[filled:], 0)
+        found = -1
+        for first in (48 if size < _FEW else 32, 0):
+            _by_two_digits(some, one[:size], other[:size], first)
+            for skip in range(first + 16, 64, 16):
+                _by_two_digits(other[:size], one[:size], other[:size], skip)
+            found = _settle(other[:size], flat[filled:], 8 * size)
+            if found >= 0:
+                break
         filled += found
         start, new_ends[k] = ends[k], filled
     return flat[:filled].copy(), new_ends
