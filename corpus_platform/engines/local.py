@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from corpus_platform.errors import StageFailed
 
-__all__ = ["cores", "die_with_parent", "map_pieces"]
+__all__ = ["cores", "die_with_parent", "map_pieces", "worth"]
 
 Piece = TypeVar("Piece")
 Result = TypeVar("Result")
@@ -25,6 +25,14 @@ _PR_SET_PDEATHSIG = 1
 def cores() -> int:
     """Return how many processors this process may use."""
     return len(os.sched_getaffinity(0))
+
+
+def worth(workers: int, work: int, *, share: int) -> int:
+    """Return how many of some workers an amount of work is worth, one for each full `share` of it.
+
+    A process takes seconds to start, with all that it imports.
+    """
+    return max(1, min(workers, work // share))
 
 
 def map_pieces(

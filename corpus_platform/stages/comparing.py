@@ -17,7 +17,7 @@ from corpus_platform.config import DedupSettings
 from corpus_platform.dedup.comparison_plan import ComparisonPlan, plan_comparisons
 from corpus_platform.dedup.signing import Signer
 from corpus_platform.dedup.verification import compare_sets
-from corpus_platform.engines.local import map_pieces
+from corpus_platform.engines.local import map_pieces, worth
 from corpus_platform.stages.cleaned_documents import DOCUMENTS
 from corpus_platform.stages.minhash_signatures import SIGNATURE_FILE
 from corpus_platform.stages.numbering import Numbering
@@ -26,6 +26,7 @@ from corpus_platform.stages.project import Progress, Project
 __all__ = ["compare_texts", "read_texts"]
 
 BUCKET_BYTES = 1 << 24  # of text; its shingles take up to eight times as much
+WORKER_BYTES = 1 << 26  # of text that a worker of its own is worth
 
 
 class _Fetch(NamedTuple):
@@ -66,7 +67,8 @@ def compare_texts(
     positions = numbering.position[numbers]
     sizes = _sizes(numbering, positions)
     plan = plan_comparisons(pairs, sizes, budget=BUCKET_BYTES)
-    segments = _fetch(project, numbering, positions, plan, scratch)
+    workers = worth(project.workers, int(sizes.sum()), share=WORKER_BYTES)
+    segments = _fetch(project, numbering, positions, plan, scratch, workers)
     cuts = np.searchsorted(plan.pair_buckets, np.arange(len(segments) + 1))
     ordered = pairs[plan.order]
     buckets = [
@@ -74,7 +76,7 @@ def compare_texts(
         for i, held in enumerate(segments)
     ]
     similarity, done = np.empty(len(codes)), 0
-    for i, found in enumerate(map_pieces(_compare, buckets, workers=project.workers)):
+    for i, found in enumerate(map_pieces(_compare, buckets, workers=workers)):
         similarity[plan.order[cuts[i] : cuts[i + 1]]] = found
         done += len(found)
         progress(done, len(codes))
@@ -100,6 +102,7 @@ def _fetch(
     positions: np.ndarray,
     plan: ComparisonPlan,
     scratch: Path,
+    workers: int,
 ) -> list[list[_Segment]]:
     """Copy the texts of some documents to scratch; return by bucket where they lie.
 
@@ -118,7 +121,7 @@ def _fetch(
     lengths = np.empty(len(positions), np.int64)
     starts = np.empty(len(positions), np.int64)
     shard_of = np.empty(len(positions), np.int64)
-    fetched = map_pieces(_copy_texts, pieces, workers=project.workers)
+    fetched = map_pieces(_copy_texts, pieces, workers=workers)
     for i, ((_, part), found) in enumerate(zip(shards, fetched, strict=True)):
         documents = order[part]
         lengths[documents], starts[documents] = found, np.cumsum(found) - found

@@ -79,6 +79,8 @@ class _Names:
     def codes(self, names: pl.Series) -> np.ndarray:
         distinct = names.unique(maintain_order=True)
         codes = [self._code(name) for name in distinct.to_list()]
+        if not codes:
+            return np.empty(0, np.int64)
         return names.replace_strict(distinct, codes, return_dtype=pl.Int64).to_numpy()
 
     def _code(self, name: str) -> int:

@@ -13,7 +13,7 @@ import numpy as np
 
 from corpus_platform.dedup.bands import merge_codes
 from corpus_platform.dedup.verification import agreements
-from corpus_platform.engines.local import map_pieces
+from corpus_platform.engines.local import map_pieces, worth
 from corpus_platform.stages.known_pairs import KnownPairs, Pairs, lookup
 from corpus_platform.stages.minhash_signatures import VALUES_FILE, signature_values
 from corpus_platform.stages.numbering import Numbering
@@ -22,6 +22,7 @@ from corpus_platform.stages.project import Progress
 __all__ = ["Estimated", "estimate_pairs"]
 
 BLOCK_CODES = 1 << 18  # 512 MB of signatures where no two pairs share a document
+WORKER_CODES = 1 << 21  # that a worker of its own is worth
 GATHERED = 1 << 12  # pairs whose signatures are laid side by side
 END = 1 << 64
 
@@ -59,6 +60,7 @@ def estimate_pairs(
         for low, high in _blocks(mapped, 0, END)
     ]
     parts, read, reused = [Pairs(np.empty(0, np.uint64), np.empty(0, np.int32), np.empty(0))], 0, 0
+    workers = worth(workers, sum(map(len, mapped)), share=WORKER_CODES)
     for done, one in enumerate(map_pieces(_estimate, blocks, workers=workers)):
         parts.append(one.pairs)
         read, reused = read + one.signatures_read, reused + one.reused

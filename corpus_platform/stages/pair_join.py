@@ -18,7 +18,7 @@ import numpy as np
 from corpus_platform.config import DedupSettings
 from corpus_platform.dedup.bands import band_hashes, bucket_pairs
 from corpus_platform.dedup.clusters import collapse_exact
-from corpus_platform.engines.local import map_pieces
+from corpus_platform.engines.local import map_pieces, worth
 from corpus_platform.formats.bucket_rows import PREFIXES, BucketRows
 from corpus_platform.stages.minhash_signatures import (
     VALUES_FILE,
@@ -34,6 +34,7 @@ from corpus_platform.storage.artifacts import Artifact
 __all__ = ["Copies", "Found", "find_copies", "find_pairs"]
 
 PIECE_ROWS = 1 << 21  # about 60 bytes each in the join
+WORKER_KEYS = 1 << 22  # that a worker of its own is worth: about a second
 SEARCH_CAP = 1024  # members of a bucket with which a validation document is compared
 
 
@@ -97,6 +98,7 @@ def find_copies(
         for first, last in _ranges(len(numbering))
     ]
     bytes_read, parts = 0, [np.empty((2, 0), np.int64)]
+    workers = worth(workers, len(numbering), share=WORKER_KEYS)
     for piece, count in zip(pieces, map_pieces(_collapse, pieces, workers=workers), strict=True):
         bytes_read += count
         parts.append(np.load(piece.target))
@@ -127,8 +129,9 @@ def find_pairs(
         for band, key in enumerate(keys)
         for first, last in _ranges(len(numbering))
     ]
-    totals, joined = np.zeros(3, np.int64), map_pieces(_join, pieces, workers=workers)
-    for done, one in enumerate(joined):
+    workers = worth(workers, len(numbering) * len(keys), share=WORKER_KEYS)
+    totals = np.zeros(3, np.int64)
+    for done, one in enumerate(map_pieces(_join, pieces, workers=workers)):
         totals += one
         progress(done + 1, len(pieces))
     capped, found, bytes_read = totals.tolist()
