@@ -57,7 +57,9 @@ def _witnessed(signer: Signer, texts: Sequence[str], seed: int = 5) -> Witness:
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("shingle", ["auto", "char"])
 def test_a_sound_signer_errs_as_theory_says(scheme: str, shingle: str) -> None:
-    found = _witnessed(_signer(scheme, shingle=shingle), _texts(200, 150))
+    # From k shingles on: of fewer a fast sketch errs less than theory says.
+    words = 150 if shingle == "auto" else 60
+    found = _witnessed(_signer(scheme, shingle=shingle), _texts(200, words))
     assert found.pairs == 200
     assert 0.7 < found.ratio < 1.3  # four standard errors: 4 / sqrt(400) = 0.2
     assert abs(found.bias) < 4
