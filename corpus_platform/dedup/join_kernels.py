@@ -133,6 +133,12 @@ def _with_room(codes: Codes, filled: Count, more: Count) -> Codes:
 
 
 @njit(cache=True, nogil=True)
+def _trimmed(codes: Codes, filled: Count) -> Codes:
+    """Return the first `filled` codes; copied where that gives more than a quarter back."""
+    return codes[:filled] if 4 * filled > 3 * codes.size else codes[:filled].copy()
+
+
+@njit(cache=True, nogil=True)
 def _fill(
     labels: npt.NDArray[np.int64], rows: Places, links: Places, place: Places, cap: int, out: Codes
 ) -> int:
@@ -176,7 +182,7 @@ def copy_codes(keys: Codes) -> Codes:
         _chain(keys, mixed[start:end], rows[start:end], bits, slots, links, place)
         codes = _with_room(codes, filled, end - start)
         filled += _fill_first(rows[start:end], links, place, codes[filled:])
-    return codes[:filled].copy()
+    return _trimmed(codes, filled)
 
 
 @njit(cache=True, nogil=True)
@@ -258,7 +264,7 @@ def pair_codes(
         chains = (labels, some, links, place, searched, found, search_cap)
         of_searched = _with_room(of_searched, filled_searched, _fill_searched(*chains, codes[:0]))
         filled_searched += _fill_searched(*chains, of_searched[filled_searched:])
-    return codes[:filled].copy(), of_searched[:filled_searched].copy(), capped
+    return _trimmed(codes, filled), _trimmed(of_searched, filled_searched), capped
 
 
 @njit(cache=True, nogil=True)
