@@ -5,7 +5,7 @@ begin, and of each language some near-copies beside what they were dropped for.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +27,7 @@ LARGEST = 10  # clusters that are shown
 PAIRS = 50  # of each language
 LANGUAGES = 12  # of most near-copies
 SOURCES = 100  # of most documents
-LINE_CHARS = 200
+LINE_CHARS, SEEN_CHARS = 200, 10_000
 
 
 def write_report(path: Path, project: Project, outcome: Outcome, traits: Traits) -> None:
@@ -175,5 +175,7 @@ def _members(
 
 
 def _first_line(text: str) -> str:
-    lines: Iterable[str] = (line.strip() for line in text.splitlines())
-    return next((line[:LINE_CHARS] for line in lines if line), "")
+    """Return the first line with a letter or digit, else the first that is not blank."""
+    lines = [line.strip() for line in text[:SEEN_CHARS].splitlines() if line.strip()]
+    telling = (line for line in lines if any(map(str.isalnum, line)))
+    return next(telling, lines[0] if lines else "")[:LINE_CHARS]

@@ -18,7 +18,7 @@ from corpus_platform.stages.numbering import Numbering
 from corpus_platform.stages.tables import name_codes
 from corpus_platform.storage.artifacts import Artifact
 
-__all__ = ["KnownPairs", "Pairs", "lookup", "recall_pairs"]
+__all__ = ["KnownPairs", "Pairs", "lookup", "recall_pairs", "stored_pairs"]
 
 FILES = (EDGE_FILE, COMPARED_FILE)
 COLUMNS = ["shard_a", "row_a", "shard_b", "row_b", "agreeing", "similarity"]
@@ -59,7 +59,7 @@ def recall_pairs(
     parts = [Pairs(np.empty(0, np.uint64), np.empty(0, np.int32), np.empty(0))]
     if last is not None and same:
         for name in FILES:
-            parts += _stored(last.path(name), numbering, same)
+            parts += stored_pairs(last.path(name), numbering, same)
     whole = [np.concatenate(columns) for columns in zip(*parts, strict=True)]
     order = np.argsort(whole[0])
     known = KnownPairs(*(scratch / f"known-{name}.npy" for name in Pairs._fields))
@@ -68,7 +68,7 @@ def recall_pairs(
     return known
 
 
-def _stored(path: Path, numbering: Numbering, same: Mapping[str, int]) -> Iterator[Pairs]:
+def stored_pairs(path: Path, numbering: Numbering, same: Mapping[str, int]) -> Iterator[Pairs]:
     """Yield the pairs of a table whose two shards are the same, in today's numbers."""
     with pq.ParquetFile(path) as file:
         for batch in file.iter_batches(1 << 18, columns=COLUMNS):

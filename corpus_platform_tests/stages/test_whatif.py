@@ -1,0 +1,57 @@
+"""What-if answers are those of a real run with the setting."""
+
+from pathlib import Path
+
+import pytest
+
+from corpus_platform.dedup.clusters import Keep
+from corpus_platform.errors import Uncleared, UsageError
+from corpus_platform.stages.whatif import decide_again
+from corpus_platform_tests.stages.near_copies import changed, cluster, clusters, new_corpus, prose
+
+SHARDS = {
+    "2026-40/a": [prose(1), *(changed(prose(1), seed, seed) for seed in range(1, 6)), prose(2)],
+    "2026-44/b": [prose(2), *(changed(prose(2), seed, seed) for seed in range(1, 6)), prose(3)],
+}
+
+
+@pytest.mark.parametrize("threshold", [0.6, 0.75, 0.85, 0.95, 1.0])
+@pytest.mark.parametrize("keep", ["first_seen", "one_per_cluster"])
+def test_another_threshold_and_policy_keep_what_a_real_run_keeps(
+    threshold: float, keep: Keep, tmp_path: Path
+) -> None:
+    bands = "bands: 32, rows: 4"
+    project = new_corpus(tmp_path / "1", SHARDS, f"dedup: {{{bands}, threshold: 0.6}}\n")
+    cluster(project)
+    found = decide_again(project, threshold=threshold, keep=keep)
+    options = f"dedup: {{{bands}, threshold: {threshold}, keep: {keep}}}\n"
+    real = cluster(new_corpus(tmp_path / "2", SHARDS, options))
+    table, ledger = clusters(real), real.artifact.manifest.ledger
+    assert found.kept.tolist() == table["kept"].to_list()
+    counts = found.counts[None]
+    assert (counts.kept, counts.exact_copies, counts.near_copies, counts.largest_cluster) == (
+        ledger["kept"],
+        ledger["exact_copies"],
+        ledger["near_copies"],
+        ledger["largest_cluster"],
+    )
+    assert counts.documents == sum(found.counts[c].documents for c in ("2026-40", "2026-44")) == 14
+
+
+def test_a_threshold_below_that_of_the_run_cannot_be_answered(tmp_path: Path) -> None:
+    project = new_corpus(tmp_path, SHARDS)
+    cluster(project)
+    with pytest.raises(UsageError, match=r"threshold 0\.7: .* from 0\.8 on"):
+        decide_again(project, threshold=0.7)
+
+
+def test_without_verification_there_is_nothing_to_decide_by(tmp_path: Path) -> None:
+    project = new_corpus(tmp_path, SHARDS, "dedup: {verify: none}\n")
+    cluster(project)
+    with pytest.raises(UsageError, match="never measured"):
+        decide_again(project, threshold=0.9)
+
+
+def test_before_the_first_clusters_there_is_no_answer(tmp_path: Path) -> None:
+    with pytest.raises(Uncleared, match="never made"):
+        decide_again(new_corpus(tmp_path, SHARDS), threshold=0.9)
