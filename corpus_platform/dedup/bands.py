@@ -137,11 +137,14 @@ def _ascending(codes: Codes) -> Codes:
 
 def _merge(a: Codes, b: Codes) -> Codes:
     from corpus_platform.dedup.cluster_kernels import array
-    from corpus_platform.dedup.join_kernels import merge
+    from corpus_platform.dedup.join_kernels import count_union, merge
 
     if not a.size or not b.size:
         return a if a.size else b
-    return merge(array(a, np.uint64), array(b, np.uint64))
+    a, b = array(a, np.uint64), array(b, np.uint64)
+    out = np.empty(count_union(a, b), np.uint64)  # counted: no memory for what both have
+    merge(a, b, out)
+    return out
 
 
 def codes_of(pairs: npt.NDArray[np.int64]) -> Codes:

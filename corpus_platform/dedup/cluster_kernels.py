@@ -52,22 +52,20 @@ def _root(parent: Indices, node: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def join_all(count: int, pairs: Indices) -> Indices:
-    """Return the smallest member of each node's component; all pairs are of 0..count-1.
+def join_all(parent: Indices, pairs: Indices) -> None:
+    """Turn 0..n-1 into the smallest member of each node's component; all pairs are of 0..n-1.
 
     Greater roots hang on smaller ones, so a parent is never greater than its child, and one pass
     in ascending order flattens the forest.
     """
-    parent = np.arange(count)
     for k in range(pairs.shape[0]):
         a, b = _root(parent, pairs[k, 0]), _root(parent, pairs[k, 1])
         if a < b:
             parent[b] = a
         elif b < a:
             parent[a] = b
-    for node in range(count):
+    for node in range(parent.size):
         parent[node] = parent[parent[node]]
-    return parent
 
 
 @njit(cache=True, nogil=True)

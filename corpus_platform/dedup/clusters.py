@@ -86,7 +86,9 @@ def components(n: int, pairs: Pairs) -> Indices:
 
     if len(pairs) and not 0 <= pairs.min() <= pairs.max() < n:
         raise UsageError(f"pairs of {pairs.min()} to {pairs.max()} among {n} documents")
-    return kernels.join_all(n, kernels.array(pairs.reshape(-1, 2), np.int64))
+    labels = np.arange(n, dtype=np.int64)
+    kernels.join_all(labels, kernels.array(pairs.reshape(-1, 2), np.int64))
+    return labels
 
 
 def unmeasured(representative: Indices, edges: Edges) -> Pairs:

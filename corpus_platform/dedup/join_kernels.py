@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-__all__ = ["copy_codes", "hash_bands", "merge", "pair_codes"]
+__all__ = ["copy_codes", "count_union", "hash_bands", "merge", "pair_codes"]
 
 Codes = npt.NDArray[np.uint64]
 Places = npt.NDArray[np.uint32]
@@ -280,12 +280,8 @@ def count_union(a: Codes, b: Codes) -> Count:
 
 
 @njit(cache=True, nogil=True)
-def merge(a: Codes, b: Codes) -> Codes:
-    """Return the distinct values of two ascending arrays of distinct values, ascending.
-
-    Counted before, so that no memory is taken for what both have.
-    """
-    out = np.empty(count_union(a, b), np.uint64)
+def merge(a: Codes, b: Codes, out: Codes) -> None:
+    """Fill in the distinct values of two ascending arrays of distinct values, ascending."""
     i, j, filled = 0, 0, 0
     while i < a.size and j < b.size:
         x, y = a[i], b[j]
@@ -299,4 +295,3 @@ def merge(a: Codes, b: Codes) -> Codes:
     for k in range(j, b.size):
         out[filled] = b[k]
         filled += 1
-    return out

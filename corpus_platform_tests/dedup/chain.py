@@ -6,11 +6,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from corpus_platform.dedup.bands import band_hashes, bucket_pairs, merge_codes, pairs_of
+from corpus_platform.dedup.bands import bucket_pairs, merge_codes, pairs_of
 from corpus_platform.dedup.clusters import Decisions, Keep, collapse_exact, decide, unmeasured
-from corpus_platform.dedup.exact import text_digest
-from corpus_platform.dedup.minhash import MinHasher
-from corpus_platform.dedup.shingles import shingle_hashes
+from corpus_platform.dedup.signing import Signer
 from corpus_platform.dedup.verification import (
     Edges,
     Pairs,
@@ -19,7 +17,7 @@ from corpus_platform.dedup.verification import (
     compare_sets,
     least_matches,
 )
-from corpus_platform.text.folding import fold
+from corpus_platform.dedup_settings import DedupSettings
 from corpus_platform.text.units import UnitKind
 
 BUCKET_CAP = 64
@@ -45,18 +43,16 @@ def deduplicate(
     threshold: float = 0.8,
     keep: Keep = "first_seen",
 ) -> Result:
-    folded = [fold(text) for text in texts]
+    bands, rows = banding
+    signer = Signer(DedupSettings(shingle=kind, permutations=bands * rows, bands=bands, rows=rows))
     numbers = np.arange(len(texts))
-    digests = np.frombuffer(b"".join(map(text_digest, folded)), np.uint8).reshape(-1, 32)
-    copies, originals = collapse_exact(digests, numbers)
+    signed, shingles = signer.sign(texts), np.split(*signer.shingle_sets(texts))[:-1]
     representative = numbers.copy()
+    copies, originals = collapse_exact(signed.digests, numbers)
     representative[copies] = originals
     firsts = np.flatnonzero(representative == numbers)
-    shingles = [shingle_hashes(text, kind=kind, width=5) for text in folded]
-    hasher = MinHasher(banding[0] * banding[1])
-    signatures = np.array([hasher.signature(shingles[i]) for i in firsts])
-    candidates = join(band_hashes(signatures, *banding), firsts)
-    edges = verify(candidates.pairs, spread(signatures, firsts, len(texts)), shingles, threshold)
+    candidates = join(signed.bands[firsts], firsts)
+    edges = verify(candidates.pairs, signed.signatures, shingles, threshold)
     asked = unmeasured(representative, edges)
     others = Edges(asked, compare(shingles, asked))
     decisions = decide(representative, edges, keep=keep, others=others)
@@ -73,21 +69,12 @@ def join(hashes: npt.NDArray[np.uint64], numbers: npt.NDArray[np.int64]) -> Cand
 def verify(
     pairs: Pairs, signatures: npt.NDArray[np.uint32], shingles: list[Shingles], threshold: float
 ) -> Edges:
-    """Return the pairs at the threshold; `signatures` has a row for every number in a pair."""
+    """Return the pairs at the threshold."""
     equal = agreements(signatures[pairs[:, 0]], signatures[pairs[:, 1]])
     pairs = pairs[equal >= least_matches(signatures.shape[1], threshold)]
     similarity = compare(shingles, pairs)
     similar = similarity >= threshold
     return Edges(pairs[similar], similarity[similar])
-
-
-def spread(
-    signatures: npt.NDArray[np.uint32], numbers: npt.NDArray[np.int64], count: int
-) -> npt.NDArray[np.uint32]:
-    """Return one row a document, zeros where it is a copy."""
-    rows = np.zeros((count, signatures.shape[1]), np.uint32)
-    rows[numbers] = signatures
-    return rows
 
 
 def compare(shingles: list[Shingles], pairs: Pairs) -> npt.NDArray[np.float64]:
