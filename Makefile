@@ -66,12 +66,14 @@ $(RUN): requirements.lock pyproject.toml | $(BIN)/python
 	@echo 'installing into $(VENV): a minute or two'
 	$(PIP) --require-hashes -r requirements.lock
 	$(PIP) --no-deps --no-build-isolation -e .
+	$(BIN)/corpus warm
 	@touch $@
 
 $(DEV): requirements-dev.lock requirements.lock pyproject.toml | $(BIN)/python
 	@echo 'installing into $(VENV): a minute or two'
 	$(PIP) --require-hashes -r requirements-dev.lock
 	$(PIP) --no-deps --no-build-isolation -e .
+	$(BIN)/corpus warm
 	@touch $(RUN) $@
 
 # Universal: one lock for every supported Python and system. The second holds the versions of the

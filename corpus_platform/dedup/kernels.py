@@ -232,11 +232,11 @@ def _fmix32(value: np.uint32) -> np.uint32:
     return np.uint32(value ^ (value >> np.uint32(16)))
 
 
-def warm() -> list[str]:
-    """Compile the kernels, or load them from numba's cache; return their names."""
-    hashes, ends = np.zeros(1, np.uint64), np.array([1])
-    signatures, ones = np.empty((1, 8), np.uint32), np.ones(8, np.uint32)
-    window_hashes(hashes, ends.copy(), 5, ends)
-    fast_signatures(hashes, ends, np.uint64(1), signatures)
-    least_values(hashes, ends, ones, ones, signatures)
-    return ["window_hashes", "fast_signatures", "least_values"]
+def warm() -> None:
+    """Compile every kernel for the types it is used with."""
+    from corpus_platform.dedup.minhash import MinHasher
+    from corpus_platform.dedup.shingles import shingles_of
+
+    hashes, ends = shingles_of([b"a"], kind="char", width=1)
+    MinHasher(8, scheme="fast").signatures(hashes, ends)
+    MinHasher(8, scheme="datasketch").signatures(hashes, ends)

@@ -45,8 +45,10 @@ class MinHasher:
         Order and repetition do not matter. An empty set raises: its signature would equal that of
         every other empty set.
         """
-        from corpus_platform.dedup.kernels import fast_signatures, least_values  # loads numba
+        from corpus_platform.dedup.cluster_kernels import array  # loads numba
+        from corpus_platform.dedup.kernels import fast_signatures, least_values
 
+        hashes, ends = array(hashes, np.uint64), array(ends, np.int64)
         if np.any(np.diff(ends, prepend=0) <= 0):
             raise UsageError("no shingles: an empty set has no signature")
         signatures = np.empty((ends.size, self.permutations), np.uint32)

@@ -224,8 +224,11 @@ def _put(hashes: npt.NDArray[np.uint64], place: int, value: np.uint64) -> int:
     return place + 1
 
 
-def warm() -> list[str]:
-    """Compile the kernels, or load them from numba's cache; return their names."""
-    data, hashes, counts = np.zeros(1, np.uint8), np.empty(1, np.uint64), np.empty(1, np.int64)
-    hash_units(data, np.array([1]), np.empty(0, np.uint8), hashes, counts)
-    return ["hash_units"]
+def warm() -> None:
+    """Compile every kernel for the types it is used with."""
+    data, hashes, counts = (
+        np.frombuffer(b"a", np.uint8),
+        np.empty(1, np.uint64),
+        np.empty(1, np.int64),
+    )
+    hash_units(data, np.array([1]), unit_classes("char"), hashes, counts)
