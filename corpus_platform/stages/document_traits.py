@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from corpus_platform.stages.cleaned_documents import DOCUMENTS, SURE_SCORE, UNSURE
@@ -56,13 +57,13 @@ def read_traits(project: Project, shards: Sequence[str]) -> Traits:
         sure = pl.col("lang_score").is_null() | (pl.col("lang_score") >= SURE_SCORE)
         known = pl.when(sure).then(pl.col("lang")).otherwise(pl.lit(UNSURE))
         language.append(languages.codes(table.select(known.fill_null(UNSURE)).to_series()))
-        crawl.append(np.full(len(table), crawls.index(_crawl(shard)), np.int64))
+        crawl.append(np.full(len(table), crawls.index(_crawl(shard)), np.int32))
     return Traits(
         np.cumsum([len(r) for r in rows], dtype=np.int64),
         _joined(rows),
-        Labels(_joined(crawl), crawls),
-        Labels(_joined(source), sources.names),
-        Labels(_joined(language), languages.names),
+        Labels(_joined(crawl, np.int32), crawls),
+        Labels(_joined(source, np.int32), sources.names),
+        Labels(_joined(language, np.int32), languages.names),
     )
 
 
@@ -80,8 +81,8 @@ class _Names:
         distinct = names.unique(maintain_order=True)
         codes = [self._code(name) for name in distinct.to_list()]
         if not codes:
-            return np.empty(0, np.int64)
-        return names.replace_strict(distinct, codes, return_dtype=pl.Int64).to_numpy()
+            return np.empty(0, np.int32)
+        return names.replace_strict(distinct, codes, return_dtype=pl.Int32).to_numpy()
 
     def _code(self, name: str) -> int:
         known = name in self._codes or len(self._codes) < MAX_NAMES
@@ -92,5 +93,5 @@ def _crawl(shard: str) -> str:
     return shard.split("/", 1)[0]
 
 
-def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:
-    return np.concatenate([np.empty(0, np.int64), *parts])
+def _joined(parts: Sequence[np.ndarray], dtype: npt.DTypeLike = np.int64) -> np.ndarray:
+    return np.concatenate([np.empty(0, dtype), *parts])
