@@ -199,17 +199,21 @@ def _language_yield(numbers: Numbers, checks: ChecksSettings) -> Finding:
     return Finding("language_yield", value >= limit, reason, value=value, limit=limit)
 
 
-def _source_yield(numbers: Numbers, checks: ChecksSettings) -> Finding:
-    """Find the source of enough documents that lost the most to near-copies of its own."""
-    total, limit = numbers["documents"], checks.min_source_kept_share
-    source, value, documents = _worst(numbers, "source", "outlast", checks.min_source_documents)
-    reason = (
-        f"{value:.4f} of {documents:,.0f} documents of {source!r} outlast their own near-copies,"
-        f" limit {limit}"
-        if source
-        else f"no source of {checks.min_source_documents} among {total:,.0f} documents lost any"
-    )
-    return Finding("source_yield", value >= limit, reason, value=value, limit=limit)
+def _outlasting(name: str, kind: str, what: str, description: str) -> Gate:
+    """Build a gate over what loses the most documents to near-copies of its own."""
+
+    def look(numbers: Numbers, checks: ChecksSettings) -> Finding:
+        total, limit = numbers["documents"], checks.min_source_kept_share
+        worst, value, documents = _worst(numbers, kind, "outlast", checks.min_source_documents)
+        reason = (
+            f"{value:.4f} of {documents:,.0f} documents of {worst!r} outlast their own near-copies,"
+            f" limit {limit}"
+            if worst
+            else f"no {what} of {checks.min_source_documents} among {total:,.0f} documents lost any"
+        )
+        return Finding(name, value >= limit, reason, value=value, limit=limit)
+
+    return Gate(name, description, look)
 
 
 def _estimates(numbers: Numbers, _: ChecksSettings) -> Finding:
@@ -371,10 +375,17 @@ GATES: dict[str, tuple[Gate, ...]] = {
     "dedup_clusters": (
         Gate("not_empty", "There is something to train on.", _not_empty),
         Gate("language_yield", "Of every language of the corpus a share is kept.", _language_yield),
-        Gate(
+        _outlasting(
             "source_yield",
+            "source",
+            "source",
             "Of every source a share outlasts the near-copies of the same source and crawl.",
-            _source_yield,
+        ),
+        _outlasting(
+            "language_survival",
+            "surviving_language",
+            "language",
+            "Of every language a share outlasts the near-copies of the same source and crawl.",
         ),
         _zero(
             "ledger",

@@ -510,6 +510,7 @@ FAULTS = [
     Fault("dedup_clusters", "policy", _all_kept),
     Fault("dedup_clusters", "largest_cluster", _in_clusters(cluster=pl.lit(0))),
     Fault("dedup_clusters", "source_yield", _all_of_a_crawl_near),
+    Fault("dedup_clusters", "language_survival", _all_of_a_crawl_near),
     Fault("dedup_clusters", "leaks", _a_leak(0.9)),
     Fault("dedup_clusters", "split", _exchanged_splits()),
     Fault("dedup_clusters", "split", _split_of_dropped()),

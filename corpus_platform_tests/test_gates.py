@@ -376,6 +376,12 @@ def test_a_source_that_is_eaten_by_its_own_near_copies_blocks(outlast: int, pass
     )
 
 
+@pytest.mark.parametrize(("outlast", "passed"), [(20, True), (19, False)])
+def test_a_language_that_is_eaten_by_its_own_near_copies_blocks(outlast: int, passed: bool) -> None:
+    numbers = {"surviving_language/th/documents": 100, "surviving_language/th/outlast": outlast}
+    assert _clustered(numbers)["language_survival"].blocks is not passed
+
+
 def test_a_source_of_few_documents_is_not_judged() -> None:
     numbers = {"source/forum/de/documents": 99, "source/forum/de/outlast": 0}
     assert _clustered(numbers)["source_yield"].passed

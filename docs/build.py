@@ -28,6 +28,8 @@ GROUPS = {
     "language/<language>/kept": 0.0,
     "source/<source>/documents": 1000.0,
     "source/<source>/outlast": 0.0,
+    "surviving_language/<language>/documents": 1000.0,
+    "surviving_language/<language>/outlast": 0.0,
 }
 
 

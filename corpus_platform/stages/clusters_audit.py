@@ -43,7 +43,7 @@ PAIR = ("shard_a", "row_a", "shard_b", "row_b", "similarity")
 TWIN = ("shard", "row", "twin_shard", "twin_row", "similarity")
 LEAK = ("shard", "row", "train_shard", "train_row", "similarity")
 TOLERANCE = 1e-9
-SOURCES = 40  # of most documents; each is two numbers in the log of events
+SOURCES = 40  # and languages, of most documents; each is two numbers in the log of events
 
 
 class _Table(NamedTuple):
@@ -97,7 +97,7 @@ def measure_clusters(
         "largest_near_cluster": int(of_cluster.max(initial=0)),
         "least_similarity": float(np.nanmin(table.similarity[dropped], initial=1.0)),
         **dict(_languages(project, included, traits, position)),
-        **dict(_sources(traits, table, position)),
+        **dict(_survivors(traits, table, position)),
     }
 
 
@@ -352,18 +352,20 @@ def _languages(
             yield f"language/{language}/kept", in_table.get(language, 0)
 
 
-def _sources(traits: Traits, table: _Table, position: np.ndarray) -> Iterator[tuple[str, float]]:
-    """Yield of each source its documents, and those that are no near-copy of its own in one crawl."""
+def _survivors(traits: Traits, table: _Table, position: np.ndarray) -> Iterator[tuple[str, float]]:
+    """Yield of each source and language its documents, and those that are no near-copy of the same
+    source in the same crawl."""
     twin = _positions(table.twin, _places(traits))
     near = (table.kind == NEAR) & (position >= 0) & (twin >= 0)
     own, other = position[near], twin[near]
     same = np.ones(len(own), np.bool_)
     for labels in (traits.crawl, traits.source):
         same &= labels.codes[own] == labels.codes[other]
-    documents, lost = traits.source.counts(), traits.source.counts(own[same])
-    for name, count in sorted(documents.items(), key=lambda one: (-one[1], one[0]))[:SOURCES]:
-        yield f"source/{name}/documents", count
-        yield f"source/{name}/outlast", count - lost[name]
+    for kind, labels in (("source", traits.source), ("surviving_language", traits.language)):
+        documents, lost = labels.counts(), labels.counts(own[same])
+        for name, count in sorted(documents.items(), key=lambda one: (-one[1], one[0]))[:SOURCES]:
+            yield f"{kind}/{name}/documents", count
+            yield f"{kind}/{name}/outlast", count - lost[name]
 
 
 def _bad_verdicts(project: Project, verdicts: Mapping[str, str], path: Path) -> int:

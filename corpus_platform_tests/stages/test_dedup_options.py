@@ -173,6 +173,35 @@ def test_a_bucket_of_the_cap_and_one_is_not_capped(tmp_path: Path) -> None:
     assert report.artifact.manifest.ledger["capped_buckets"] == 0
 
 
+# shapes that went wrong elsewhere
+
+
+def test_a_chain_of_sixty_keeps_more_than_its_ends(tmp_path: Path) -> None:
+    """J(i, i + 1) = 0.92, the first and the last have nothing in common."""
+    words = [f"w{i:04d}" for i in range(1000)]
+    chain = [" ".join(words[4 * i : 4 * i + 100]) for i in range(60)]
+    options = "dedup: {bands: 32, rows: 4}\nsplit: {validation: 0}\n"
+    table = clusters(cluster(new_corpus(tmp_path, {A: chain}, options)))
+    # 96 shingles of 100 words: a neighbour has 92 / 100, two steps 88 / 104 = 0.85, three 0.78.
+    assert [i for i, kept in enumerate(table["kept"]) if kept] == list(range(0, 60, 3))
+    assert table["cluster_size"].to_list() == [60] * 60
+    assert set(table["similarity"].drop_nulls()) == {92 / 100, 88 / 104}
+
+
+def test_743_pages_of_one_template_all_stay(tmp_path: Path) -> None:
+    """40 % of each page is the template, as in chats that begin with the same instructions."""
+    template = prose(0, 80)
+    pages = [f"{template} {prose(1000 + page, 120)}" for page in range(743)]
+    report = cluster(new_corpus(tmp_path, {A: pages}))
+    assert clusters(report)["kept"].sum() == 743
+    assert not _failed(report)
+
+
+def test_fifty_copies_of_three_words_leave_one(tmp_path: Path) -> None:
+    report = cluster(new_corpus(tmp_path, {A: ["only three words"] * 50 + ["three other words"]}))
+    assert _kept(report) == [f"{A}#0", f"{A}#50"]
+
+
 # canaries
 
 
