@@ -47,8 +47,7 @@ def window_hashes(
         windows = units - used + 1
         for at in range(0, windows, _BLOCK):
             held = min(_BLOCK, windows - at)
-            first[: held + used - 1] = hashes[start + at : start + at + held + used - 1]
-            joined = _join(first, second, held, used)
+            joined = _join(hashes[start + at : start + units], first, second, held, used)
             _finish(joined, min(used, counts[text]), hashes[place + at : place + at + held])
         start += units
         place += windows
@@ -58,15 +57,19 @@ def window_hashes(
 
 @njit(nogil=True)
 def _join(
-    units: npt.NDArray[np.uint64], spare: npt.NDArray[np.uint64], windows: int, width: int
+    units: npt.NDArray[np.uint64],
+    spare: npt.NDArray[np.uint64],
+    other: npt.NDArray[np.uint64],
+    windows: int,
+    width: int,
 ) -> npt.NDArray[np.uint64]:
-    """Return the joined hashes of `windows` windows, in one of the two arrays."""
+    """Return the joined hashes of the first windows, in one of the three arrays."""
     span = 1
     while span < width:
         step = min(span, width - span)
         span += step
         _pair(units, units[step:], spare[: windows + width - span])
-        units, spare = spare, units
+        units, spare, other = spare, other, spare
     return units
 
 
