@@ -32,6 +32,8 @@ from corpus_platform.console import (
 )
 from corpus_platform.console_fetch import FetchView
 from corpus_platform.console_inspect import inspection_json, inspection_lines
+from corpus_platform.console_whatif import whatif_json, whatif_table
+from corpus_platform.dedup.clusters import Keep
 from corpus_platform.errors import CorpusError, StorageError, UsageError, place
 from corpus_platform.formats.shard import ShardRecords
 from corpus_platform.settings_file import load_settings
@@ -51,6 +53,7 @@ from corpus_platform.stages.source_manifest import (
 )
 from corpus_platform.stages.tally import tally
 from corpus_platform.stages.verifying import Fault, verify_all
+from corpus_platform.stages.whatif import decide_again
 from corpus_platform.storage.registry import Shard
 
 __all__ = ["main"]
@@ -525,6 +528,41 @@ def warm() -> None:
         click.echo(f"{'compiled' if kernel.compiled else 'found':8}  {kernel.name}")
     for folder in sorted({str(kernel.folder) for kernel in found}):
         click.echo(f"kept in {folder}")
+
+
+@main.group()
+def whatif() -> None:
+    """Decide again from stored numbers, without reading texts."""
+
+
+@whatif.command()
+@config_option
+@click.option(
+    "--threshold",
+    type=click.FloatRange(0.0, 1.0),
+    metavar="JACCARD",
+    help="Another dedup.threshold; not below that of the last run.",
+)
+@click.option(
+    "--keep",
+    type=click.Choice(["first_seen", "one_per_cluster"]),
+    help="Another dedup.keep.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def dedup(config_file: Path, threshold: float | None, keep: Keep | None, *, as_json: bool) -> None:
+    """Show what another threshold or policy would keep, beside what the last clusters did.
+
+    Goes by the stored edges and exact keys: an answer takes seconds, and is that of a real run.
+    """
+    if threshold is None and keep is None:
+        raise UsageError("what is to be different? Name --threshold or --keep")
+    project = _reading(load_settings(config_file))
+    now = decide_again(project)
+    then = decide_again(project, threshold=threshold, keep=keep)
+    if as_json:
+        click.echo(json.dumps({"now": whatif_json(now), "then": whatif_json(then)}, indent=2))
+    else:
+        standard_output().print(whatif_table(now, then))
 
 
 @main.command()

@@ -38,9 +38,12 @@ def test_every_command_gate_table_setting_and_schema_has_its_part_in_a_page() ->
     assert sorted(shown) == sorted(made)
 
 
-@pytest.mark.parametrize("name", list(main.commands))
+COMMANDS = dict(BUILD["_commands"]())  # those of a group by both names
+
+
+@pytest.mark.parametrize("name", list(COMMANDS))
 def test_every_command_and_option_has_help(name: str) -> None:
-    command = main.commands[name]
+    command = COMMANDS[name]
     options = [p for p in command.params if isinstance(p, click.Option)]
     assert command.help
     assert [o.name for o in options if not o.help] == []
@@ -48,7 +51,7 @@ def test_every_command_and_option_has_help(name: str) -> None:
 
 
 def test_the_help_of_a_command_names_its_arguments() -> None:
-    for command in main.commands.values():
+    for command in COMMANDS.values():
         for argument in (p for p in command.params if isinstance(p, click.Argument)):
             assert str(argument.name).upper() in (command.help or "")
 

@@ -45,7 +45,7 @@ def pages() -> dict[Path, str]:
 
 
 def _parts() -> Iterator[tuple[str, str]]:
-    for name, command in cli.main.commands.items():
+    for name, command in _commands():
         yield f"command {name}", _command(name, command)
     yield "settings", "\n\n".join(_settings())
     yield "rules", _rules()
@@ -61,6 +61,15 @@ def _parts() -> Iterator[tuple[str, str]]:
 def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     lines = [head, ("---",) * len(head), *rows]
     return "\n".join("| " + " | ".join(c.replace("|", "\\|") for c in row) + " |" for row in lines)
+
+
+def _commands() -> Iterator[tuple[str, click.Command]]:
+    """Yield all commands, those of a group under both names."""
+    for name, command in cli.main.commands.items():
+        if isinstance(command, click.Group):
+            yield from ((f"{name} {inner}", one) for inner, one in command.commands.items())
+        else:
+            yield name, command
 
 
 def _command(name: str, command: click.Command) -> str:

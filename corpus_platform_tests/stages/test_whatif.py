@@ -1,9 +1,12 @@
 """What-if answers are those of a real run with the setting."""
 
+import json
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from corpus_platform.cli import main
 from corpus_platform.dedup.clusters import Keep
 from corpus_platform.errors import Uncleared, UsageError
 from corpus_platform.stages.whatif import decide_again
@@ -55,3 +58,27 @@ def test_without_verification_there_is_nothing_to_decide_by(tmp_path: Path) -> N
 def test_before_the_first_clusters_there_is_no_answer(tmp_path: Path) -> None:
     with pytest.raises(Uncleared, match="never made"):
         decide_again(new_corpus(tmp_path, SHARDS), threshold=0.9)
+
+
+def test_the_command_shows_both_side_by_side(tmp_path: Path) -> None:
+    project = new_corpus(tmp_path, SHARDS)
+    cluster(project)
+    config = ["--config", str(tmp_path / "corpus.yaml")]
+    shown = CliRunner().invoke(main, ["whatif", "dedup", *config, "--threshold", "1.0"])
+    assert shown.exit_code == 0, shown.output
+    rows = [line.split() for line in shown.stdout.splitlines()]
+    documents = next(row for row in rows if row[:2] == ["all", "documents"])
+    assert documents == ["all", "documents", "14", "14"]
+    found = CliRunner().invoke(main, ["whatif", "dedup", *config, "--threshold", "1.0", "--json"])
+    then = json.loads(found.stdout)["then"]
+    assert (then["threshold"], then["keep"]) == (1.0, "first_seen")
+    assert then["all"]["near_copies"] == 0
+    assert then["all"]["exact_copies"] == 1
+    assert then["crawls"]["2026-44"]["kept"] == 6
+
+
+def test_the_command_wants_something_to_be_different(tmp_path: Path) -> None:
+    new_corpus(tmp_path, SHARDS)
+    asked = CliRunner().invoke(main, ["whatif", "dedup", "--config", str(tmp_path / "corpus.yaml")])
+    assert asked.exit_code == 2
+    assert "Name --threshold or --keep" in asked.stderr
