@@ -6,14 +6,14 @@ Stored hashes depend on it: it never changes without a new version in their sche
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["GOLDEN", "distinct", "splitmix64"]
+__all__ = ["distinct", "splitmix64"]
 
-GOLDEN = 0x9E3779B97F4A7C15  # 2^64 / golden ratio, odd: the increment of splitmix64
+_GOLDEN = 0x9E3779B97F4A7C15  # 2^64 / golden ratio, odd: the increment of splitmix64
 
 
 def splitmix64(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     """Return `values` mixed by one step of splitmix64 (Steele, Lea and Flood 2014): a bijection."""
-    z = values + np.uint64(GOLDEN)
+    z = values + np.uint64(_GOLDEN)
     z ^= z >> np.uint64(30)
     z *= np.uint64(0xBF58476D1CE4E5B9)
     z ^= z >> np.uint64(27)

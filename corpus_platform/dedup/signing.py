@@ -12,11 +12,10 @@ import numpy.typing as npt
 
 from corpus_platform.dedup.bands import band_hashes
 from corpus_platform.dedup.exact import text_digest
-from corpus_platform.dedup.hashes import distinct
 from corpus_platform.dedup.minhash import MinHasher, sketch_name
 from corpus_platform.dedup.shingles import SHINGLE_VERSION, Shingles, shingles_of
 from corpus_platform.dedup_settings import DedupSettings
-from corpus_platform.text.folding import fold
+from corpus_platform.text.folding import fold_utf8
 
 __all__ = ["SEED", "Signed", "Signer", "scheme_of"]
 
@@ -54,7 +53,7 @@ class Signer:
         signatures = np.empty((len(texts), self.dedup.permutations), np.uint32)
         for start, end in _batches(texts):
             batch = texts[start:end]
-            folded = [fold(text).encode() for text in batch]
+            folded = [fold_utf8(text) for text in batch]
             exact = folded if self.dedup.exact == "folded" else batch
             digests += b"".join(map(text_digest, exact))
             sizes += map(_utf_8_bytes, batch)
@@ -73,12 +72,15 @@ class Signer:
         self, texts: Sequence[str]
     ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
         """Return the distinct shingles of each text, ascending, and the place behind each set."""
-        sets: list[npt.NDArray[np.uint64]] = []
+        from corpus_platform.dedup.cluster_kernels import array, distinct_sets  # loads numba
+
+        sets, sizes = [np.empty(0, np.uint64)], [np.empty(0, np.int64)]
         for start, end in _batches(texts):
             found = self._shingles([fold(text).encode() for text in texts[start:end]])
-            sets += map(distinct, np.split(found.hashes, found.ends[:-1]))
-        ends = np.cumsum([one.size for one in sets], dtype=np.int64)
-        return np.concatenate([*sets, np.empty(0, np.uint64)]), ends
+            flat, ends = distinct_sets(array(found.hashes, np.uint64), array(found.ends, np.int64))
+            sets.append(flat)
+            sizes.append(np.diff(ends, prepend=0))
+        return np.concatenate(sets), np.cumsum(np.concatenate(sizes), dtype=np.int64)
 
     def signatures_of(
         self, flat: npt.NDArray[np.uint64], ends: npt.NDArray[np.int64]

@@ -13,10 +13,10 @@ import functools
 import itertools
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
-__all__ = ["UnitKind", "run_points", "split_units", "unit_blocks", "unspaced_points"]
+__all__ = ["UnitKind", "run_points", "split_units", "unspaced_points"]
 
 UnitKind = Literal["auto", "char", "word"]
 
@@ -43,38 +43,10 @@ _UNSPACED = (
     (0x20000, 0x3FFFD),  # Han extensions B and later: the planes kept for ideographs
 )
 
-_BLOCK_CHARACTERS = 1 << 16
-
 
 def split_units(folded: str, kind: UnitKind) -> list[str]:
     """Return the units of a folded text in their order."""
     return list(folded) if kind == "char" else _pattern(folded, kind).findall(folded)
-
-
-def unit_blocks(
-    folded: str, kind: UnitKind, *, characters: int = _BLOCK_CHARACTERS
-) -> Iterator[list[str]]:
-    """Yield the units of `split_units` in lists, each from about `characters` characters.
-
-    A list of all units takes 30 times the memory of the text.
-    """
-    if kind == "char":
-        yield from (list(folded[i : i + characters]) for i in range(0, len(folded), characters))
-        return
-    findall, start, size = _pattern(folded, kind).findall, 0, characters
-    while start < len(folded):
-        end = min(start + size, len(folded))
-        units = findall(folded, start, end)
-        if end < len(folded) and units and folded.endswith(units[-1], start, end):
-            end -= len(
-                units.pop()
-            )  # the block's end may have cut it: the next block reads it whole
-            if end == start:
-                size *= 2  # one unit fills the block
-                continue
-        if units:
-            yield units
-        start, size = end, characters
 
 
 class _Patterns(NamedTuple):

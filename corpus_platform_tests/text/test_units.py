@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corpus_platform.text.units import UnitKind, split_units, unit_blocks
+from corpus_platform.text.units import UnitKind, split_units
 
 ALPHABET = "ab1_ .-'\u0301\u00e9\u00b2\u00bd中文々〇。ーか゛ไทย้ລາវខ្មែမြန်हिन्दीعَر\U0001f600\U00020000\U000e0100\U00010400\U0001d7ce"
 SCRIPTS = ("CJK UNIFIED", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR")
@@ -83,7 +83,6 @@ def test_characters_are_all_characters_of_the_folded_text() -> None:
 @pytest.mark.parametrize("kind", get_args(UnitKind))
 def test_an_empty_text_has_no_units(kind: UnitKind) -> None:
     assert split_units("", kind) == []
-    assert list(unit_blocks("", kind)) == []
 
 
 def test_letters_beyond_u_ffff_make_runs_with_others() -> None:
@@ -96,15 +95,3 @@ def test_letters_beyond_u_ffff_make_runs_with_others() -> None:
 @settings(deadline=None, max_examples=250)
 def test_units_equal_the_rule_applied_character_by_character(text: str, kind: UnitKind) -> None:
     assert split_units(text, kind) == slow_units(text, kind)
-
-
-@given(st.text(ALPHABET, max_size=60), st.sampled_from(get_args(UnitKind)), st.integers(1, 9))
-@settings(deadline=None, max_examples=250)
-def test_blocks_of_any_size_hold_the_same_units(text: str, kind: UnitKind, size: int) -> None:
-    blocks = unit_blocks(text, kind, characters=size)
-    assert [unit for block in blocks for unit in block] == split_units(text, kind)
-
-
-def test_one_word_longer_than_many_blocks_stays_one_unit() -> None:
-    blocks = unit_blocks("a " + "x" * 1000 + " y", "auto", characters=10)
-    assert [unit for block in blocks for unit in block] == ["a", "x" * 1000, "y"]
