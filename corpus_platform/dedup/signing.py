@@ -76,7 +76,7 @@ class Signer:
 
         sets, sizes = [np.empty(0, np.uint64)], [np.empty(0, np.int64)]
         for start, end in _batches(texts):
-            found = self._shingles([fold(text).encode() for text in texts[start:end]])
+            found = self._shingles([fold_utf8(text) for text in texts[start:end]])
             flat, ends = distinct_sets(array(found.hashes, np.uint64), array(found.ends, np.int64))
             sets.append(flat)
             sizes.append(np.diff(ends, prepend=0))

@@ -1,4 +1,6 @@
-"""Turns UTF-8 into the 64-bit hashes of its units, in machine code.
+"""Folds UTF-8, and turns it into the 64-bit hashes of its units, in machine code.
+
+Folding is that of `text.folding`, of texts that are NFC already.
 
 The units are those of `text.units`, which stays the obvious way to say what they are: both look at
 the same sets of code points. A unit is hashed over chunks of its UTF-8, each as many whole
@@ -20,7 +22,7 @@ from numba import njit
 
 from corpus_platform.text.units import UnitKind, run_points, unspaced_points
 
-__all__ = ["hash_units", "unit_classes", "warm"]
+__all__ = ["fold_points", "folded_points", "hash_units", "unit_classes", "warm"]
 
 _SEPARATOR, _RUN, _UNIT = 0, 1, 2
 
@@ -31,6 +33,7 @@ _UNIT_FACTOR = np.uint64(0xA4093822299F31D1)
 _BLOCK = 128  # bytes that are looked at together, if all of them are ASCII
 _BYTE = np.uint64(8)  # bits, and bytes in a chunk
 _HALF = np.uint64(32)
+_BLANK = 0x20
 
 
 @functools.cache
@@ -224,6 +227,55 @@ def _put(hashes: npt.NDArray[np.uint64], place: int, value: np.uint64) -> int:
     return place + 1
 
 
+@functools.cache
+def folded_points() -> npt.NDArray[np.uint32]:
+    """Return for each code point what it folds to: its simple lower case, a blank for white space."""
+    points = np.arange(0x110000, dtype="<u4").tobytes().decode("utf-32-le", "surrogatepass")
+    # As in `text.folding`: lower case is then one code point for one, wherever it stands.
+    lower = points.replace("\u0130", "i").replace("\u03a3", "\u03c3").lower()
+    table = np.frombuffer(lower.encode("utf-32-le", "surrogatepass"), "<u4").astype(np.uint32)
+    table[[i for i, point in enumerate(points) if point.isspace()]] = _BLANK
+    return table
+
+
+@njit(cache=True, nogil=True)
+def fold_points(
+    data: npt.NDArray[np.uint8], points: npt.NDArray[np.uint32], out: npt.NDArray[np.uint8]
+) -> int:
+    """Write the folded text; return its bytes. `out` has half as many more than `data`, and 4.
+
+    A lower-case letter can have a byte more than its capital: U+023A has two, U+2C65 three.
+    """
+    at, filled, blank = 0, 0, True
+    while at < data.size:
+        if data[at] < 0x80:
+            low = points[data[at]]
+            at += 1
+        else:
+            point, _, size = _decode(data, at)
+            low = points[point]
+            at += size
+        if low < 0x80:
+            out[filled] = np.uint8(low)
+            filled += not (blank and low == _BLANK)  # without a branch: words end anywhere
+            blank = low == _BLANK
+        else:
+            filled = _encode(low, out, filled)
+            blank = False
+    return filled - 1 if filled and blank else filled
+
+
+@njit(nogil=True)
+def _encode(point: np.uint32, out: npt.NDArray[np.uint8], at: int) -> int:
+    """Write a code point beyond ASCII; return the place behind it."""
+    size = 2 if point < 0x800 else 3 if point < 0x10000 else 4
+    for i in range(size - 1, 0, -1):
+        out[at + i] = np.uint8(0x80 | (point & np.uint32(0x3F)))
+        point >>= np.uint32(6)
+    out[at] = np.uint8(((0xF00 >> size) & 0xFF) | point)
+    return at + size
+
+
 def warm() -> None:
     """Compile every kernel for the types it is used with."""
     data, hashes, counts = (
@@ -231,4 +283,5 @@ def warm() -> None:
         np.empty(1, np.uint64),
         np.empty(1, np.int64),
     )
+    fold_points(data, folded_points(), np.empty(5, np.uint8))
     hash_units(data, np.array([1]), unit_classes("char"), hashes, counts)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpus_platform.text import folding
-from corpus_platform.text.folding import fold
+from corpus_platform.text.folding import fold, fold_utf8
 
 
 def test_white_space_of_all_kinds_becomes_one_blank_and_ends_are_stripped() -> None:
@@ -88,3 +88,19 @@ def test_folding_is_step_by_step_what_the_page_says(text: str) -> None:
 def test_blocks_of_a_long_text_change_nothing(text: str, size: int) -> None:
     with mock.patch.object(folding, "_BLOCK", size):
         assert fold(text) == " ".join(text.split())
+
+
+@settings(deadline=None)  # the first text may have to wait for the compiler
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_the_kernel_folds_as_the_plain_steps_do(text: str) -> None:
+    assert fold_utf8(text) == fold(text).encode()
+
+
+def test_the_kernel_folds_every_code_point_as_the_plain_steps_do() -> None:
+    points = [chr(p) for p in range(0x110000) if not 0xD800 <= p <= 0xDFFF]
+    text = "x".join(points)
+    assert fold_utf8(text) == fold(text).encode()
+
+
+def test_the_kernel_has_room_for_letters_that_grow() -> None:
+    assert fold_utf8("\u023a" * 1000) == "\u2c65".encode() * 1000
