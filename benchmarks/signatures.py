@@ -115,7 +115,7 @@ def _speed(raw: Sequence[str], kind: UnitKind, peers: str, rounds: int) -> None:
         texts = Path(folder) / "texts.json"
         texts.write_text(json.dumps(few), encoding="utf-8")
         for name in NAMES:
-            command = [peers, "-c", PEERS, name, kind, str(texts), "2"]
+            command = [peers, "-c", PEERS, name, kind, str(texts), str(rounds)]
             result = subprocess.run(command, capture_output=True, text=True)
             if result.returncode:
                 print(f"{name:34} {result.stderr.strip().splitlines()[-1]}")
