@@ -152,7 +152,11 @@ def _unsettled(project: Project, artifact: Artifact) -> str | None:
     return None if shard is None else f"the verdict of {shard} is missing or damaged"
 
 
-DECIDING = {"threshold", "verify", "bucket_cap", "keep", "priority", "prefer"}  # the rest signs
+# Banding and permutations are of the signatures alone: they come with their content.
+DECIDING = {
+    *("exact", "shingle", "width", "scheme"),
+    *("threshold", "verify", "bucket_cap", "keep", "priority", "prefer"),
+}
 
 
 def _settings(project: Project, _: str | None) -> Json:

@@ -135,6 +135,8 @@ def test_there_are_no_other_jobs(tmp_path: Path) -> None:
         ("dedup: {width: 4}", {"minhash_signatures", "dedup_clusters"}),
         ("dedup: {shingle: char}", {"minhash_signatures", "dedup_clusters"}),
         ("dedup: {bands: 32, rows: 4}", {"minhash_signatures"}),
+        ("dedup: {scheme: datasketch}", {"minhash_signatures", "dedup_clusters"}),
+        ("dedup: {prefer: longest}", {"dedup_clusters"}),
         ("dedup: {threshold: 0.9}", {"dedup_clusters"}),
         ("dedup: {keep: one_per_cluster}", {"dedup_clusters"}),
         ("split: {seed: 1}", {"dedup_clusters"}),
