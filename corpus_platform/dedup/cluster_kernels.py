@@ -8,7 +8,8 @@ loops of its own in `join_kernels`.
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from corpus_platform.text.compiling import kernel
 
 __all__ = [
     "array",
@@ -43,7 +44,7 @@ def array(values: npt.ArrayLike, dtype: npt.DTypeLike) -> npt.NDArray:
 # --- components and decisions
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _root(parent: Indices, node: int) -> int:
     while parent[node] != node:
         parent[node] = parent[parent[node]]  # halves the path for those who come after
@@ -51,7 +52,7 @@ def _root(parent: Indices, node: int) -> int:
     return node
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def join_all(parent: Indices, pairs: Indices) -> None:
     """Turn 0..n-1 into the smallest member of each node's component; all pairs are of 0..n-1.
 
@@ -68,7 +69,7 @@ def join_all(parent: Indices, pairs: Indices) -> None:
         parent[node] = parent[parent[node]]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def first_fault(representative: Indices, pairs: Indices) -> tuple[int, int]:
     """Return (0, -1), or what is wrong with the first faulty pair or representative, and where.
 
@@ -91,7 +92,7 @@ def first_fault(representative: Indices, pairs: Indices) -> tuple[int, int]:
     return 0, -1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def drop_seen(
     pairs: Indices, weights: Similarities, twin: Indices, similarity: Similarities
 ) -> None:
@@ -107,7 +108,7 @@ def drop_seen(
             twin[b], similarity[b] = a, weights[k]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def drop_others(
     pairs: Indices, weights: Similarities, cluster: Indices, similarity: Similarities
 ) -> None:
@@ -118,7 +119,7 @@ def drop_others(
             similarity[b] = weights[k]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def follow_copies(
     representative: Indices,
     kinds: tuple[int, int, int],
@@ -148,7 +149,7 @@ def follow_copies(
 # --- verification
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def count_agreements(a: npt.NDArray[np.uint32], b: npt.NDArray[np.uint32]) -> Indices:
     """Return the number of equal values in each row."""
     counts = np.empty(a.shape[0], np.int64)
@@ -160,7 +161,7 @@ def count_agreements(a: npt.NDArray[np.uint32], b: npt.NDArray[np.uint32]) -> In
     return counts
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def jaccards(flat: Hashes, starts: Indices, ends: Indices, pairs: Indices) -> Similarities:
     """Return the Jaccard of each pair of ascending sets flat[start:end]; 0 for two empty ones."""
     found = np.zeros(pairs.shape[0])
@@ -178,7 +179,7 @@ def jaccards(flat: Hashes, starts: Indices, ends: Indices, pairs: Indices) -> Si
     return found
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _begins(counts: Places) -> None:
     """Turn the number of values with each digit into the place of the first of them."""
     begin = np.uint32(0)
@@ -188,7 +189,7 @@ def _begins(counts: Places) -> None:
         begin += count
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _scatter(values: Hashes, out: Hashes, skip: np.uint64, places: Places) -> None:
     """Put the values in the order of a digit; of equals the order stays."""
     for k in range(values.size):
@@ -197,7 +198,7 @@ def _scatter(values: Hashes, out: Hashes, skip: np.uint64, places: Places) -> No
         places[digit] += np.uint32(1)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _by_two_digits(values: Hashes, between: Hashes, out: Hashes, skip: int) -> None:
     """Put the values in the order of 16 bits; both digits are counted in one pass."""
     low, high = np.zeros(256, np.uint32), np.zeros(256, np.uint32)
@@ -211,7 +212,7 @@ def _by_two_digits(values: Hashes, between: Hashes, out: Hashes, skip: int) -> N
     _scatter(between, out, skip_high, high)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _settle(ordered: Hashes, out: Hashes, moves: int) -> int:
     """Fill in the distinct values of a nearly ascending array, ascending, and return how many.
 
@@ -240,7 +241,7 @@ def _settle(ordered: Hashes, out: Hashes, moves: int) -> int:
     return filled
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def distinct_sets(values: Hashes, ends: Indices) -> tuple[Hashes, Indices]:
     """Return the distinct values of each array, ascending, one after the other, and new ends.
 
@@ -268,7 +269,7 @@ def distinct_sets(values: Hashes, ends: Indices) -> tuple[Hashes, Indices]:
     return flat[:filled].copy(), new_ends
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def fill_buckets(pairs, sizes, budget):
     """Return a bucket for each pair, ascending: a new one where its documents have no room left."""
     inside = np.full(sizes.size, -1, np.int64)  # the last bucket that a document is in

@@ -8,7 +8,8 @@ of `bands` and `clusters`.
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from corpus_platform.text.compiling import kernel
 
 __all__ = ["copy_codes", "count_union", "hash_bands", "merge", "pair_codes"]
 
@@ -25,7 +26,7 @@ _PART_ROWS, _PART_BITS = 1 << 12, 10  # more parts at a time than 1024 cost more
 _SLOTS = 4  # a row: the fewer are taken, the better the processor guesses
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def hash_bands(signatures: npt.NDArray[np.uint32], bands: int, rows: int) -> Codes:
     """Return [bands, n] hashes: splitmix64 over the band's number and its values.
 
@@ -47,7 +48,7 @@ def hash_bands(signatures: npt.NDArray[np.uint32], bands: int, rows: int) -> Cod
     return hashes
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _bits(count: int) -> int:
     """Return the least number of bits, of 4 at least, that `count` values need."""
     bits = 4
@@ -56,7 +57,7 @@ def _bits(count: int) -> int:
     return bits
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _cut(keys: Codes) -> tuple[int, Codes, Places, npt.NDArray[np.int64]]:
     """Return bits, mixed first words and rows by part, in order inside it, and where parts begin."""
     bits = max(1, min(_PART_BITS, _bits(keys.shape[0] // _PART_ROWS)))
@@ -76,7 +77,7 @@ def _cut(keys: Codes) -> tuple[int, Codes, Places, npt.NDArray[np.int64]]:
     return bits, mixed, rows, starts
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _rest_equal(keys: Codes, a: Count, b: Count) -> bool:
     """Tell whether all words but the first are equal; the first ones are known to be."""
     equal = True
@@ -85,7 +86,7 @@ def _rest_equal(keys: Codes, a: Count, b: Count) -> bool:
     return equal
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _chain(
     keys: Codes, mixed: Codes, rows: Places, bits: int, slots: Places, links: Places, place: Places
 ) -> None:
@@ -112,7 +113,7 @@ def _chain(
         slots[slot] = member + 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _tables(starts: npt.NDArray[np.int64]) -> tuple[Places, Places, Places]:
     """Return slots, links and places for the largest part."""
     largest = 0
@@ -122,7 +123,7 @@ def _tables(starts: npt.NDArray[np.int64]) -> tuple[Places, Places, Places]:
     return slots, np.empty(largest, np.uint32), np.empty(largest, np.uint32)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _with_room(codes: Codes, filled: Count, more: Count) -> Codes:
     """Return an array with the first `filled` codes and room for `more`."""
     if filled + more <= codes.size:
@@ -132,13 +133,13 @@ def _with_room(codes: Codes, filled: Count, more: Count) -> Codes:
     return wider
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _trimmed(codes: Codes, filled: Count) -> Codes:
     """Return the first `filled` codes; copied where that gives more than a quarter back."""
     return codes[:filled] if 4 * filled > 3 * codes.size else codes[:filled].copy()
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _fill(
     labels: npt.NDArray[np.int64], rows: Places, links: Places, place: Places, cap: int, out: Codes
 ) -> int:
@@ -156,7 +157,7 @@ def _fill(
     return filled
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _fill_first(rows: Places, links: Places, place: Places, out: Codes) -> int:
     """Fill in row << 32 | first row of all members but the first of each key; return how many."""
     filled = 0
@@ -170,7 +171,7 @@ def _fill_first(rows: Places, links: Places, place: Places, out: Codes) -> int:
     return filled
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def copy_codes(keys: Codes) -> Codes:
     """Return row << 32 | first row, in no order, of all rows that have an earlier equal key."""
     bits, mixed, rows, starts = _cut(keys)
@@ -185,7 +186,7 @@ def copy_codes(keys: Codes) -> Codes:
     return _trimmed(codes, filled)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _link_searched(rows: Places, links: Places, searched: Marks, found: Places) -> None:
     """Fill in the next searched member with the same key, 0 where there is none."""
     for member in range(rows.size - 1, -1, -1):
@@ -193,7 +194,7 @@ def _link_searched(rows: Places, links: Places, searched: Marks, found: Places) 
         found[member] = 0 if later == 0 else (later if searched[rows[later]] else found[later])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _fill_searched(
     labels: npt.NDArray[np.int64],
     rows: Places,
@@ -228,7 +229,7 @@ def _fill_searched(
     return filled
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _count(place: Places, size: int, cap: int) -> tuple[Count, Count]:
     """Return the number of pairs of a part, and of keys that had pairs left out."""
     pairs, capped = 0, 0
@@ -238,7 +239,7 @@ def _count(place: Places, size: int, cap: int) -> tuple[Count, Count]:
     return pairs, capped
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def pair_codes(
     keys: Codes, labels: npt.NDArray[np.int64], searched: Marks, cap: int, search_cap: int
 ) -> tuple[Codes, Codes, Count]:
@@ -267,7 +268,7 @@ def pair_codes(
     return _trimmed(codes, filled), _trimmed(of_searched, filled_searched), capped
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def count_union(a: Codes, b: Codes) -> Count:
     """Return how many distinct values two ascending arrays of distinct values have together."""
     i, j, both = 0, 0, 0
@@ -279,7 +280,7 @@ def count_union(a: Codes, b: Codes) -> Count:
     return a.size + b.size - both
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def merge(a: Codes, b: Codes, out: Codes) -> None:
     """Fill in the distinct values of two ascending arrays of distinct values, ascending."""
     i, j, filled = 0, 0, 0

@@ -10,7 +10,8 @@ Order and repetition of shingles change no signature.
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from corpus_platform.text.compiling import inner, kernel
 
 __all__ = ["fast_signatures", "least_values", "warm", "window_hashes"]
 
@@ -26,7 +27,7 @@ _FEW = 1 << 13  # distinct shingles: with more no bin of 1024 is empty by then
 _EMPTY = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def window_hashes(
     hashes: npt.NDArray[np.uint64],
     counts: npt.NDArray[np.int64],
@@ -55,7 +56,7 @@ def window_hashes(
     return place
 
 
-@njit(nogil=True)
+@inner
 def _join(
     units: npt.NDArray[np.uint64],
     spare: npt.NDArray[np.uint64],
@@ -73,7 +74,7 @@ def _join(
     return units
 
 
-@njit(nogil=True)
+@inner
 def _pair(
     left: npt.NDArray[np.uint64], right: npt.NDArray[np.uint64], pairs: npt.NDArray[np.uint64]
 ) -> None:
@@ -82,7 +83,7 @@ def _pair(
         pairs[i] = product ^ (product >> _HALF)
 
 
-@njit(nogil=True)
+@inner
 def _finish(joined: npt.NDArray[np.uint64], units: int, windows: npt.NDArray[np.uint64]) -> None:
     """Mix the number of units in: four units never equal a window of five."""
     salt = np.uint64(units)
@@ -91,7 +92,7 @@ def _finish(joined: npt.NDArray[np.uint64], units: int, windows: npt.NDArray[np.
         windows[i] = product ^ (product >> _HALF)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def fast_signatures(
     hashes: npt.NDArray[np.uint64],
     ends: npt.NDArray[np.int64],
@@ -113,7 +114,7 @@ def fast_signatures(
         start = ends[text]
 
 
-@njit(nogil=True)
+@inner
 def _sketch(hashes: npt.NDArray[np.uint64], seed: np.uint64, slots: npt.NDArray[np.uint64]) -> None:
     """Fill the slots with round << 32 | value: the least is that of the earliest round."""
     slots[:] = _EMPTY
@@ -132,7 +133,7 @@ def _sketch(hashes: npt.NDArray[np.uint64], seed: np.uint64, slots: npt.NDArray[
             return
 
 
-@njit(nogil=True)
+@inner
 def _distinct_if_few(hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     """Return the distinct hashes, or all where they are more than a table of `_FEW` holds.
 
@@ -152,7 +153,7 @@ def _distinct_if_few(hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     return few[:count]
 
 
-@njit(nogil=True)
+@inner
 def _salt(seed: np.uint64, turn: int) -> np.uint64:
     """Return what makes the hash of a round: a step of splitmix64."""
     z = (seed << _HALF) + np.uint64(turn + 1) * _ROUND_STEP
@@ -161,13 +162,13 @@ def _salt(seed: np.uint64, turn: int) -> np.uint64:
     return z ^ (z >> np.uint64(31))
 
 
-@njit(nogil=True)
+@inner
 def _round_hash(shingle: np.uint64, salt: np.uint64) -> np.uint64:
     product = (shingle ^ salt) * _ROUND_FACTOR
     return product ^ (product >> _HALF)
 
 
-@njit(nogil=True)
+@inner
 def _throw(
     hashes: npt.NDArray[np.uint64],
     salt: np.uint64,
@@ -182,7 +183,7 @@ def _throw(
         slots[bin] = min(slots[bin], base | (mixed & _LOW))
 
 
-@njit(nogil=True)
+@inner
 def _count_empty(slots: npt.NDArray[np.uint64]) -> int:
     empty = 0
     for slot in slots:
@@ -190,7 +191,7 @@ def _count_empty(slots: npt.NDArray[np.uint64]) -> int:
     return empty
 
 
-@njit(nogil=True)
+@inner
 def _least(hashes: npt.NDArray[np.uint64], salt: np.uint64) -> np.uint64:
     least = _LOW
     for shingle in hashes:
@@ -198,7 +199,7 @@ def _least(hashes: npt.NDArray[np.uint64], salt: np.uint64) -> np.uint64:
     return least
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def least_values(
     hashes: npt.NDArray[np.uint64],
     ends: npt.NDArray[np.int64],
@@ -213,7 +214,7 @@ def least_values(
         start = ends[text]
 
 
-@njit(nogil=True)
+@inner
 def _permute(
     hashes: npt.NDArray[np.uint64],
     factors: npt.NDArray[np.uint32],
@@ -227,7 +228,7 @@ def _permute(
             row[i] = min(row[i], np.uint32(factors[i] * mixed + terms[i]))
 
 
-@njit(nogil=True)
+@inner
 def _fmix32(value: np.uint32) -> np.uint32:
     """Mix by the finaliser of MurmurHash3, as datasketch does before it permutes."""
     value = np.uint32((value ^ (value >> np.uint32(16))) * np.uint32(0x85EBCA6B))

@@ -46,7 +46,7 @@ UNREADABLE = (
 )
 T = TypeVar("T")
 Progress = Callable[[int, int | None], None]  # units done so far, units in all where known
-LIBRARIES = ("pyarrow", "polars", "numpy", "tokenizers", "datasketch", "xxhash", "msgspec")
+LIBRARIES = ("pyarrow", "polars", "numpy", "numba", "tokenizers", "datasketch", "msgspec")
 
 
 def quiet(done: int, total: int | None) -> None:

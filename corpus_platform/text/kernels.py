@@ -18,8 +18,8 @@ import functools
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from corpus_platform.text.compiling import inner, kernel
 from corpus_platform.text.units import UnitKind, run_points, unspaced_points
 
 __all__ = ["fold_points", "folded_points", "hash_units", "unit_classes", "warm"]
@@ -51,7 +51,7 @@ def unit_classes(kind: UnitKind) -> npt.NDArray[np.uint8]:
     return table
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def hash_units(
     data: npt.NDArray[np.uint8],
     ends: npt.NDArray[np.int64],
@@ -78,7 +78,7 @@ def hash_units(
     return place
 
 
-@njit(nogil=True)
+@inner
 def _each(
     data: npt.NDArray[np.uint8], at: int, end: int, hashes: npt.NDArray[np.uint64], place: int
 ) -> int:
@@ -98,7 +98,7 @@ def _each(
     return place
 
 
-@njit(nogil=True)
+@inner
 def _all_ascii(block: npt.NDArray[np.uint8]) -> bool:
     joined = np.uint8(0)
     for byte in block:
@@ -106,13 +106,13 @@ def _all_ascii(block: npt.NDArray[np.uint8]) -> bool:
     return bool(joined < 0x80)
 
 
-@njit(nogil=True)
+@inner
 def _each_byte(block: npt.NDArray[np.uint8], hashes: npt.NDArray[np.uint64]) -> None:
     for i in range(hashes.size):
         hashes[i] = _mix(_UNIT_SEED, np.uint64(block[i]))
 
 
-@njit(nogil=True)
+@inner
 def _cut(
     data: npt.NDArray[np.uint8],
     at: int,
@@ -150,7 +150,7 @@ def _cut(
     return _put(hashes, place, _mix(mixed, chunk)) if held else place
 
 
-@njit(nogil=True)
+@inner
 def _ascii_runs(
     data: npt.NDArray[np.uint8],
     at: int,
@@ -177,7 +177,7 @@ def _ascii_runs(
     return (int(np.int64(borders[2 * runs])) if inside else end), place + runs
 
 
-@njit(nogil=True)
+@inner
 def _ascii_run(data: npt.NDArray[np.uint8], at: np.uint64, end: np.uint64) -> np.uint64:
     """Return the hash of a run of ASCII; up to 7 bytes behind it are read too."""
     mixed = _UNIT_SEED
@@ -191,7 +191,7 @@ def _ascii_run(data: npt.NDArray[np.uint8], at: np.uint64, end: np.uint64) -> np
         mixed = _mix(mixed, chunk)
 
 
-@njit(nogil=True)
+@inner
 def _whole(data: npt.NDArray[np.uint8], start: int, end: int) -> np.uint64:
     """Return the hash of a text without units: its length, then its bytes one by one."""
     mixed = _mix(_TEXT_SEED, np.uint64(end - start))
@@ -200,7 +200,7 @@ def _whole(data: npt.NDArray[np.uint8], start: int, end: int) -> np.uint64:
     return mixed
 
 
-@njit(nogil=True)
+@inner
 def _decode(data: npt.NDArray[np.uint8], at: int) -> tuple[np.int64, np.uint64, int]:
     """Return the code point at `at`, its bytes as a big-endian number, and how many they are."""
     first = np.uint64(data[at])
@@ -214,13 +214,13 @@ def _decode(data: npt.NDArray[np.uint8], at: int) -> tuple[np.int64, np.uint64, 
     return point, raw, size
 
 
-@njit(nogil=True)
+@inner
 def _mix(mixed: np.uint64, chunk: np.uint64) -> np.uint64:
     product = (mixed ^ chunk) * _UNIT_FACTOR
     return product ^ (product >> _HALF)
 
 
-@njit(nogil=True)
+@inner
 def _put(hashes: npt.NDArray[np.uint64], place: int, value: np.uint64) -> int:
     if place < hashes.size:
         hashes[place] = value
@@ -238,7 +238,7 @@ def folded_points() -> npt.NDArray[np.uint32]:
     return table
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def fold_points(
     data: npt.NDArray[np.uint8], points: npt.NDArray[np.uint32], out: npt.NDArray[np.uint8]
 ) -> int:
@@ -265,7 +265,7 @@ def fold_points(
     return filled - 1 if filled and blank else filled
 
 
-@njit(nogil=True)
+@inner
 def _encode(point: np.uint32, out: npt.NDArray[np.uint8], at: int) -> int:
     """Write a code point beyond ASCII; return the place behind it."""
     size = 2 if point < 0x800 else 3 if point < 0x10000 else 4
