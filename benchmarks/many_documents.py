@@ -89,7 +89,8 @@ def _make_shard(job: tuple[Path, str, int, int, int]) -> None:
                             _table(start, min(10_000, first + size - start), first, documents)
                         )
                     rows = writer.close()
-                numbers = {"readable": 1, "lines": size, "documents": size, "kept": size}
+                numbers: dict[str, float] = {"readable": 1, "lines": size, "kept": size}
+                numbers["documents"] = size
                 numbers |= {"quarantined": 0, "unaccounted": 0}
                 numbers |= {
                     f"dropped/{r}": 0 for r in ("too_short", "dup_lines", "char_repeat")

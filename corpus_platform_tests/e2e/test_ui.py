@@ -127,7 +127,7 @@ def test_an_asset_page_shows_owners_tags_kinds_and_what_a_column_comes_from(
         "twin_row",
         "int64",
         "Row of the twin. From minhash_signatures.row, minhash_signatures.digest,"
-        " minhash_signatures.signature, minhash_signatures.bands, cleaned_documents.text.",
+        " cleaned_documents.text.",
     ]
 
 
