@@ -99,6 +99,7 @@ def test_a_release_that_is_for_a_person_to_make_is_named_in_the_heartbeat(daemon
     assert "Still due" not in heartbeats(daemon)[-1]
 
 
+@pytest.mark.slow
 def test_a_shard_whose_run_was_canceled_before_it_was_fetched_is_missed_until_the_next_night(
     daemon: Daemon,
 ) -> None:

@@ -219,9 +219,8 @@ def _write_another_copy(small: Small, patch: pytest.MonkeyPatch) -> None:
     plant(patch, "raw_shards", flip)
 
 
-@pytest.mark.parametrize(
-    "fault", [pytest.param(_pin_another_hash, marks=pytest.mark.slow), _write_another_copy]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", [_pin_another_hash, _write_another_copy])
 def test_a_shard_with_a_wrong_hash_stops_and_the_others_go_on_to_the_release(
     fault: Callable[[Small, pytest.MonkeyPatch], None], abc: Small, monkeypatch: pytest.MonkeyPatch
 ) -> None:

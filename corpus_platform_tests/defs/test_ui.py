@@ -150,6 +150,7 @@ def _look_at_children(found: Served) -> None:
             found.listening = {tuple(c.laddr) for c in process.net_connections() if not c.raddr}
 
 
+@pytest.mark.slow
 def test_links_in_alerts_lead_to_the_page_that_is_served(serve: Serve) -> None:
     served = serve()
     ((ip, port),) = served.listening
@@ -188,6 +189,7 @@ def test_an_address_that_others_reach_is_served_with_a_warning_behind_a_proxy(se
     assert warning.startswith("warning: 0.0.0.0 can be reached from other machines, and Dagster")
 
 
+@pytest.mark.slow
 def test_the_word_of_a_proxy_alone_opens_nothing(serve: Serve) -> None:
     served = serve(behind_a_proxy=True)
     assert {ip for ip, _ in served.listening} == {"127.0.0.1"}
@@ -220,6 +222,7 @@ def test_registered_shards_are_partitions_of_a_new_instance_too(config: Path, se
         assert instance.get_dynamic_partitions(SHARDS_NAME) == ["2026-40/a.jsonl"]
 
 
+@pytest.mark.slow
 def test_a_corpus_without_a_source_file_is_served_with_one_warning(
     serve: Serve, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -51,6 +51,7 @@ def test_an_error_in_a_stage_ends_the_run_with_its_message_and_exit_code_3(
     assert "Traceback" not in ended.printed
 
 
+@pytest.mark.slow
 def test_a_worker_killed_in_mid_stage_fails_its_dagster_run_and_the_next_run_completes(
     made: Corpus,
 ) -> None:

@@ -52,6 +52,7 @@ def _objects(files: Mapping[str, bytes]) -> dict[str, Served]:
 
 
 @pytest.mark.xdist_group("s3")
+@pytest.mark.slow
 def test_shards_of_s3_and_of_a_server_that_fails_make_what_shards_of_a_folder_make(
     fresh: Corpus, undisturbed: Corpus, weed: S3Server
 ) -> None:

@@ -215,6 +215,7 @@ def _ended(corpus: Corpus, known: set[str], *, count: int) -> dict[str, dg.Dagst
         time.sleep(0.3)
 
 
+@pytest.mark.slow
 def test_what_is_launched_in_the_ui_is_made_as_the_command_makes_it(launched: Launched) -> None:
     assert launched.clicked.status is dg.DagsterRunStatus.SUCCESS
     assert launched.clicked.tags["dagster/partition"] == SHARDS[2]
