@@ -163,10 +163,10 @@ def test_the_reason_names_an_input_that_changed(finished: Path) -> None:
 
 
 def test_the_reason_names_a_stage_that_changed(finished: Path) -> None:
-    newer = dataclasses.replace(CHAIN["minhash_signatures"], version=2)
+    newer = dataclasses.replace(CHAIN["minhash_signatures"], version=3)
     project = Project(load_settings(finished), {**CHAIN, "minhash_signatures": newer})
     found = survey(project)
-    assert _reason(found, "minhash_signatures", SECOND) == ("the stage changed from version 1 to 2")
+    assert _reason(found, "minhash_signatures", SECOND) == ("the stage changed from version 2 to 3")
     assert _due(found)[:3] == [("minhash_signatures", shard) for shard in SHARDS]
 
 

@@ -110,8 +110,9 @@ def test_the_work_of_an_append_is_the_same_with_10_and_with_100_shards(tmp_path:
     assert effort[10]["signatures"] == effort[100]["signatures"]
 
 
+@pytest.mark.slow
 @settings(
-    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(
     seeds=st.lists(st.lists(st.integers(1, 12), min_size=1, max_size=6), min_size=2, max_size=3),
