@@ -189,7 +189,7 @@ class _Deciding:
             files,
             self._known,
             self._numbering,
-            self._dedup.permutations,
+            self._dedup,
             workers=self._project.workers,
             progress=self._progress,
         )

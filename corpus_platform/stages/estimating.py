@@ -11,11 +11,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from corpus_platform.config import DedupSettings
 from corpus_platform.dedup.bands import merge_codes
 from corpus_platform.dedup.verification import agreements
 from corpus_platform.engines.local import map_pieces, worth
 from corpus_platform.stages.known_pairs import KnownPairs, Pairs, lookup
-from corpus_platform.stages.minhash_signatures import VALUES_FILE, signature_values
+from corpus_platform.stages.minhash_signatures import signature_values
 from corpus_platform.stages.numbering import Numbering
 from corpus_platform.stages.project import Progress
 
@@ -33,7 +34,7 @@ class _Block(NamedTuple):
     high: int
     known: KnownPairs
     numbering: Numbering
-    permutations: int
+    dedup: DedupSettings
 
 
 class Estimated(NamedTuple):
@@ -48,7 +49,7 @@ def estimate_pairs(
     files: Sequence[Path],
     known: KnownPairs,
     numbering: Numbering,
-    permutations: int,
+    dedup: DedupSettings,
     *,
     workers: int,
     progress: Progress,
@@ -56,8 +57,7 @@ def estimate_pairs(
     """Return the distinct pairs of some files of codes, each with its count of equal values."""
     mapped = [_mapped(path) for path in files]
     blocks = [
-        _Block(files, low, high, known, numbering, permutations)
-        for low, high in _blocks(mapped, 0, END)
+        _Block(files, low, high, known, numbering, dedup) for low, high in _blocks(mapped, 0, END)
     ]
     parts, read, reused = [Pairs(np.empty(0, np.uint64), np.empty(0, np.int32), np.empty(0))], 0, 0
     workers = worth(workers, sum(map(len, mapped)), share=WORKER_CODES)
@@ -94,7 +94,7 @@ def _estimate(block: _Block) -> Estimated:
     new = np.flatnonzero(~found)
     earlier, later = codes[new] >> np.uint64(32), codes[new] & np.uint64(0xFFFFFFFF)
     numbers = np.unique(np.concatenate([earlier, later])).astype(np.int64)
-    values = _signatures(block.numbering, numbers, block.permutations)
+    values = _signatures(block.numbering, numbers, block.dedup)
     a, b = np.searchsorted(numbers, earlier), np.searchsorted(numbers, later)
     for start in range(0, len(new), GATHERED):
         part = slice(start, start + GATHERED)
@@ -102,13 +102,13 @@ def _estimate(block: _Block) -> Estimated:
     return Estimated(Pairs(codes, agreeing, similarity), len(numbers), int(found.sum()))
 
 
-def _signatures(numbering: Numbering, numbers: np.ndarray, permutations: int) -> np.ndarray:
+def _signatures(numbering: Numbering, numbers: np.ndarray, dedup: DedupSettings) -> np.ndarray:
     """Return the signatures of some documents, read shard by shard in the order of the files."""
     positions = numbering.position[numbers]
     order = np.argsort(positions)
-    values = np.empty((len(numbers), permutations), np.uint32)
+    values = np.empty((len(numbers), dedup.permutations), np.uint32)
     for shard, part in numbering.by_shard(positions[order]):
         start, _ = numbering.bounds(shard)
-        stored = signature_values(numbering.path(shard, VALUES_FILE), permutations)
+        stored = signature_values(numbering.signed[shard].folder, dedup)
         values[order[part]] = stored[positions[order[part]] - start]
     return values

@@ -49,6 +49,7 @@ BAND_FILE, EXACT_FILE = "bands.rows", "exact.rows"
 SAMPLE_GROUPS = 2  # row groups of which the audit computes the exact keys again
 SIGNED_AGAIN = 100  # documents of each of them, evenly spread, that the audit signs again
 WITNESSED = 16  # of these, those whose estimates are held against datasketch's
+SCHEME = b"scheme"  # key in the metadata of the table
 BATCH = 256  # documents signed at a time
 
 
@@ -62,8 +63,14 @@ def exact_rows(artifact: Artifact, dedup: DedupSettings) -> BucketRows:
     return BucketRows(artifact.path(EXACT_FILE), scheme=_exact_scheme(dedup))
 
 
-def signature_values(path: Path, permutations: int) -> np.ndarray:
-    """Map the signatures of a shard, uint32 [documents, k]; nothing is read before it is used."""
+def signature_values(folder: Path, dedup: DedupSettings) -> np.ndarray:
+    """Map the signatures of a shard, uint32 [documents, k]; nothing is read before it is used.
+
+    Raises StorageError where they were made by another scheme, which the table beside them names.
+    """
+    path = folder / VALUES_FILE
+    _check_scheme(folder / SIGNATURE_FILE, scheme_of(dedup))
+    permutations = dedup.permutations
     try:
         values = np.load(path, mmap_mode="r")
     except (OSError, ValueError) as error:
@@ -73,6 +80,18 @@ def signature_values(path: Path, permutations: int) -> np.ndarray:
             f"{path}: holds {values.dtype} {values.shape}, not uint32 of {permutations} values"
         )
     return values
+
+
+def _check_scheme(table: Path, wanted: str) -> None:
+    try:
+        found = (pq.read_schema(table).metadata or {}).get(SCHEME)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise StorageError(f"{table}: cannot be read: {error}; make it again") from error
+    if found != wanted.encode():
+        raise StorageError(
+            f"{table}: signatures of scheme {found!r}, and those of {wanted!r} are wanted; they"
+            " cannot be mixed: sign the shard again with these settings"
+        )
 
 
 def _band_scheme(dedup: DedupSettings) -> str:
@@ -107,9 +126,10 @@ def _sign_all(
     Bands and keys are kept until the end, since they are sorted: 160 bytes a document.
     """
     signer, done = Signer(dedup), 0
+    named = SIGNATURES.with_metadata({SCHEME: signer.scheme})
     digests, bands = [np.empty((0, 32), np.uint8)], [np.empty((0, dedup.banding[0]), np.uint64)]
     with (
-        TableWriter(draft / SIGNATURE_FILE, SIGNATURES) as table,
+        TableWriter(draft / SIGNATURE_FILE, named) as table,
         (draft / VALUES_FILE).open("wb") as values,
     ):
         _write_npy_header(values, total, dedup.permutations)
@@ -178,7 +198,7 @@ def _wrong_exact_rows(folder: Path, digests: pl.Series, dedup: DedupSettings) ->
 
 def _wrong_bands(folder: Path, dedup: DedupSettings) -> int:
     """Count documents of which a band's hash is not that of the signature."""
-    values = signature_values(folder / VALUES_FILE, dedup.permutations)
+    values = signature_values(folder, dedup)
     rows = BucketRows(folder / BAND_FILE, scheme=_band_scheme(dedup))
     wanted = big_endian(band_hashes(np.asarray(values), *dedup.banding))
     return max(_differing(rows, band, keys) for band, keys in enumerate(wanted))
@@ -213,7 +233,7 @@ def _signed_again(
     A document with another signature or number of shingles differs, and all that have none.
     """
     table = pl.read_parquet(folder / SIGNATURE_FILE, columns=["row", "shingles", "bytes"])
-    values = signature_values(folder / VALUES_FILE, dedup.permutations)
+    values = signature_values(folder, dedup)
     wrong, signer = abs(len(values) - len(table)), Signer(dedup)
     places = {row: i for i, row in enumerate(table["row"].to_list()) if i < len(values)}
     texts, stored = [], []

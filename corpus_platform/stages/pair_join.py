@@ -21,7 +21,6 @@ from corpus_platform.dedup.clusters import collapse_exact
 from corpus_platform.engines.local import map_pieces, worth
 from corpus_platform.formats.bucket_rows import PREFIXES, BucketRows
 from corpus_platform.stages.minhash_signatures import (
-    VALUES_FILE,
     band_rows,
     big_endian,
     exact_rows,
@@ -172,7 +171,7 @@ def _first_place(numbering: Numbering) -> tuple[int, int]:
 def _first_band_keys(numbering: Numbering, dedup: DedupSettings) -> list[bytes]:
     """Return the keys of the first document, from its signature and not from the rows."""
     shard, place = _first_place(numbering)
-    values = signature_values(numbering.path(shard, VALUES_FILE), dedup.permutations)
+    values = signature_values(numbering.signed[shard].folder, dedup)
     hashes = band_hashes(np.array(values[place : place + 1]), *dedup.banding)
     return [keys.tobytes() for keys in big_endian(hashes)]
 

@@ -15,7 +15,7 @@ from corpus_platform.errors import StorageError
 from corpus_platform.settings_file import load_settings
 from corpus_platform.stages import minhash_signatures
 from corpus_platform.stages.chain import open_project
-from corpus_platform.stages.minhash_signatures import band_rows, sign_documents
+from corpus_platform.stages.minhash_signatures import band_rows, sign_documents, signature_values
 from corpus_platform_tests.small import SHARDS
 
 THIRD = SHARDS[2]
@@ -97,3 +97,12 @@ def test_bands_of_another_scheme_are_refused_by_name(finished: Path) -> None:
         band_rows(signed, DedupSettings(scheme="datasketch"))
     with pytest.raises(StorageError, match=r"bands=32x4.*cannot be mixed"):
         band_rows(signed, DedupSettings(bands=32, rows=4))
+
+
+def test_signatures_of_another_scheme_are_refused_by_name(finished: Path) -> None:
+    signed = open_project(load_settings(finished)).artifact("minhash_signatures", THIRD)
+    assert signed is not None
+    with pytest.raises(StorageError, match=r"fast-1/k=128.*datasketch.*cannot be mixed"):
+        signature_values(signed.folder, DedupSettings(scheme="datasketch"))
+    with pytest.raises(StorageError, match=r"auto-5.*auto-9.*cannot be mixed"):
+        signature_values(signed.folder, DedupSettings(width=9))
