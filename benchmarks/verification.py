@@ -6,7 +6,9 @@ Texts are those of *.jsonl.gz in FOLDER (one JSON object with `text` a line), or
 English-like words; every text is compared with the one after it. Prints megabytes of compared text
 (UTF-8 as it came, each text counted once) per CPU second of one core, best of five, for shingles of
 characters and of units, and the parts of it. A second line says what more pairs of texts whose
-shingles are there already cost: in a cluster of n texts there are up to n (n - 1) / 2 of them.
+shingles are there already cost: in a cluster of n texts there are up to n (n - 1) / 2 of them. The
+last line is what verification does: the pairs that meet in bands, each text shingled once, both texts
+of a pair counted as compared.
 """
 
 import gzip
@@ -20,10 +22,11 @@ from pathlib import Path
 import numpy as np
 
 from corpus_platform.dedup import cluster_kernels
+from corpus_platform.dedup.bands import bucket_pairs, merge_codes, pairs_of
 from corpus_platform.dedup.signing import Signer
 from corpus_platform.dedup.verification import compare_sets
 from corpus_platform.dedup_settings import DedupSettings
-from corpus_platform.text.folding import fold
+from corpus_platform.text.folding import fold_utf8
 
 PAGES, WORDS = 2_000, 700
 MOST = 8_000_000  # bytes of a folder
@@ -36,7 +39,7 @@ def main() -> None:
     size = sum(len(text.encode()) for text in texts)
     print(f"{len(texts)} texts of {size / len(texts) / 1000:.1f} kB")
     cluster_kernels.warm()
-    _row("folding alone", size, _seconds(lambda: [fold(text) for text in texts]))
+    _row("folding alone", size, _seconds(lambda: [fold_utf8(text) for text in texts]))
     for kind in ("char", "auto"):
         signer = Signer(DedupSettings(shingle=kind))
         flat, ends = signer.shingle_sets(texts)
@@ -51,6 +54,23 @@ def main() -> None:
         _row(f"{kind}: shingle sets and one comparison", size, cutting + comparing)
         _row(f"{kind}: shingle sets", size, cutting)
         _row(f"{kind}: each comparison more", 2 * size, comparing)
+        _candidates(kind, signer, texts)
+
+
+def _candidates(kind: str, signer: Signer, texts: Sequence[str]) -> None:
+    bands, number = signer.sign(texts).bands, np.arange(len(texts))
+    codes = merge_codes(bucket_pairs(band, number, cap=64).codes for band in bands.T)
+    documents, pairs = np.unique(pairs_of(codes), return_inverse=True)
+    met = [texts[i] for i in documents]
+    sizes = np.array([len(text.encode()) for text in met])
+    pairs = pairs.reshape(-1, 2)
+
+    def verify() -> object:
+        flat, ends = signer.shingle_sets(met)
+        return compare_sets(flat, np.append(0, ends[:-1]), ends, pairs)
+
+    name = f"{kind}: {len(pairs)} candidates of {len(met)} texts"
+    _row(name, int(sizes[pairs].sum()), _seconds(verify))
 
 
 def _row(name: str, size: int, seconds: float) -> None:
