@@ -28,17 +28,21 @@ from corpus_platform.storage.artifacts import Artifact
 
 __all__ = ["LEAK_SIMILARITY", "Last", "Outcome", "decide_documents"]
 
-LEAK_SIMILARITY = 0.5  # from here on a pair of a validation and a train document is listed
+LEAK_SIMILARITY = 0.5  # from here on, or the threshold, a pair across the split is listed
 # Of these smallest keys of the oldest crawl one is held out in any case: the first that is kept.
 LIKELY_HELD_OUT = 16
 LOW = np.uint64(0xFFFFFFFF)
 
 
 class Last(NamedTuple):
-    """An earlier run, and by shard the content that its signatures had."""
+    """An earlier run, and by shard the content that its signatures had.
+
+    `exact`: its similarities are those of texts, and no estimates.
+    """
 
     artifact: Artifact
     signers: Mapping[str, str]
+    exact: bool
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,7 @@ class Outcome:
     """All decisions, by number; pairs by code, ascending.
 
     edges: near-copies; compared: other pairs that were looked at; leaks: pairs of a validation and a
-    train document at LEAK_SIMILARITY or above. counts: what the ledger says; effort: what was read
+    train document from LEAK_SIMILARITY or the threshold on. counts: what the ledger says; effort: what was read
     for it, which depends on what was known.
     """
 
@@ -95,9 +99,8 @@ class _Deciding:
         self._project, self._numbering, self._scratch = project, numbering, scratch
         self._dedup, self._split = project.settings.dedup, project.settings.split
         self._progress = progress
-        self._known = recall_pairs(
-            numbering, last.artifact if last else None, last.signers if last else {}, scratch
-        )
+        artifact, signers, exact = last or (None, {}, True)
+        self._known = recall_pairs(numbering, artifact, signers, scratch, exact=exact)
         self._effort = dict.fromkeys(
             ("band_bytes", "exact_bytes", "signatures", "pairs_known", "texts"), 0
         )
@@ -111,18 +114,21 @@ class _Deciding:
         representative[copies.copies] = copies.firsts
         keys, oldest = self._content_keys(), self._oldest()
         searched = self._may_be_held_out(keys, oldest & (representative == np.arange(len(keys))))
-        found = self._find(copies.copies, searched)
+        found = self._find(copies.copies, searched, self._scratch)
         candidates = self._estimate(found.pairs).pairs
         candidates, canary_similar = self._measure(candidates, self._dedup.threshold, canary=True)
-        similar = self._similar(candidates, self._dedup.threshold)
+        similar = self._similar(candidates)
         edges = _some(candidates, similar)
         decisions, others = self._decide(representative, edges)
         split = assign_split(keys, decisions.kept, oldest, share=self._split.validation)
         pairs = found.searched
         if (missed := (split == Split.VALIDATION) & ~searched).any():
-            pairs = [*pairs, *self._find(copies.copies, missed).searched]
-        leaked = self._leaked(pairs, split)
-        leaks = _some(leaked, self._similar(leaked, LEAK_SIMILARITY))
+            beside = self._scratch / "missed"  # the files of the first search are still to be read
+            beside.mkdir()
+            pairs = [*pairs, *self._find(copies.copies, missed, beside).searched]
+        least = min(LEAK_SIMILARITY, self._dedup.threshold)
+        leaked = self._leaked(pairs, split, least)
+        leaks = _some(leaked, leaked.similarity >= least)  # nan is not
         compared = _union(_some(candidates, ~similar), others, leaked)
         counts = _counts(decisions, split, edges, candidates, leaks, found.capped_buckets) | {
             "canaries": found.canaries + 1,
@@ -169,14 +175,14 @@ class _Deciding:
         searched[old[np.argsort(keys[old], kind="stable")[:LIKELY_HELD_OUT]]] = True
         return searched
 
-    def _find(self, copies: np.ndarray, searched: np.ndarray) -> Found:
+    def _find(self, copies: np.ndarray, searched: np.ndarray, scratch: Path) -> Found:
         marks = np.zeros(len(self._numbering), np.uint8)
         marks[searched] = SEARCHED
         marks[copies] = COPY
         found = find_pairs(
             self._numbering,
             self._dedup,
-            self._scratch,
+            scratch,
             marks[self._numbering.number],
             workers=self._project.workers,
             progress=self._progress,
@@ -230,10 +236,10 @@ class _Deciding:
         self._effort["texts"] += texts
         return found
 
-    def _similar(self, pairs: Pairs, threshold: float) -> np.ndarray:
-        if self._dedup.verify == "none" and threshold == self._dedup.threshold:
+    def _similar(self, pairs: Pairs) -> np.ndarray:
+        if self._dedup.verify == "none":
             return np.ones(len(pairs.codes), np.bool_)
-        return pairs.similarity >= threshold  # nan is not
+        return pairs.similarity >= self._dedup.threshold  # nan is not
 
     def _decide(self, representative: np.ndarray, edges: Pairs) -> tuple[Decisions, Pairs]:
         """Return the decisions, and the pairs that had to be measured for them besides the edges."""
@@ -247,12 +253,12 @@ class _Deciding:
         pairs = Edges(_numbers(others.codes), others.similarity)
         return decide(representative, found, keep="one_per_cluster", others=pairs), others
 
-    def _leaked(self, files: Sequence[Path], split: np.ndarray) -> Pairs:
+    def _leaked(self, files: Sequence[Path], split: np.ndarray, least: float) -> Pairs:
         """Return the pairs of the searched documents that lie on both sides of the split."""
         codes = merge_codes(np.fromfile(path, np.uint64) for path in files)
         sides = split[_numbers(codes)]
         across = (sides.min(axis=1) == Split.TRAIN) & (sides.max(axis=1) == Split.VALIDATION)
-        return self._measure(self._estimate_codes(codes[across]), LEAK_SIMILARITY)[0]
+        return self._measure(self._estimate_codes(codes[across]), least)[0]
 
 
 def _numbers(codes: np.ndarray) -> np.ndarray:

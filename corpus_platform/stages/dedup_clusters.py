@@ -118,7 +118,7 @@ def _last(project: Project) -> Last | None:
     begin = f"{SIGNED}["
     inputs = manifest.inputs.items()
     signers = {n.removeprefix(begin)[:-1]: c for n, c in inputs if n.startswith(begin)}
-    return Last(artifact, signers)
+    return Last(artifact, signers, manifest.settings["dedup"]["verify"] == "exact")
 
 
 def _complete_verdicts(project: Project, artifact: Artifact) -> bool:

@@ -45,11 +45,17 @@ class KnownPairs(NamedTuple):
 
 
 def recall_pairs(
-    numbering: Numbering, last: Artifact | None, signers: Mapping[str, str], scratch: Path
+    numbering: Numbering,
+    last: Artifact | None,
+    signers: Mapping[str, str],
+    scratch: Path,
+    *,
+    exact: bool,
 ) -> KnownPairs:
     """Write what the last run knows of pairs whose shards have the same signatures today.
 
-    `signers` gives by shard the content that its signatures had in that run.
+    `signers` gives by shard the content that its signatures had in that run; `exact` says whether
+    its similarities are those of texts: others are not taken over.
     """
     same = {
         shard: index
@@ -60,8 +66,10 @@ def recall_pairs(
     if last is not None and same:
         for name in FILES:
             parts += stored_pairs(last.path(name), numbering, same)
-    whole = [np.concatenate(columns) for columns in zip(*parts, strict=True)]
-    order = np.argsort(whole[0])
+    whole = Pairs(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+    if not exact:
+        whole.similarity.fill(np.nan)
+    order = np.argsort(whole.codes)
     known = KnownPairs(*(scratch / f"known-{name}.npy" for name in Pairs._fields))
     for path, column in zip(known, whole, strict=True):
         np.save(path, column[order])

@@ -57,6 +57,7 @@ def decide_again(
     """
     artifact = latest_clusters(project)
     stored = artifact.manifest.settings["dedup"]
+    _check_order(stored, project.settings.dedup.model_dump(mode="json"))
     threshold = stored["threshold"] if threshold is None else threshold
     _check(stored, threshold)
     keep = keep or stored["keep"]
@@ -83,6 +84,15 @@ def decide_again(
         numbering,
         decisions.kept[numbering.number],
     )
+
+
+def _check_order(stored: Json, current: Json) -> None:
+    for name in ("priority", "prefer"):
+        if stored[name] != current[name]:
+            raise UsageError(
+                f"dedup.{name} is {current[name]} now and was {stored[name]} for the last clusters:"
+                " other documents count as earlier; run first"
+            )
 
 
 def _check(stored: Json, threshold: float) -> None:

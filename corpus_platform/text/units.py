@@ -10,10 +10,9 @@ Categories are those of the interpreter's `unicodedata`; a character it does not
 """
 
 import functools
-import itertools
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 __all__ = ["UnitKind", "run_points", "split_units", "unspaced_points"]
@@ -74,7 +73,7 @@ def _patterns() -> _Patterns:
     spaced = run - unspaced
     beyond = r"\U00010000-\U0010FFFF"
 
-    def runs(points: set[int]) -> str:
+    def runs(points: Iterable[int]) -> str:
         near = _ranges(p for p in points if p <= 0xFFFF)
         far = _ranges(p for p in points if p > 0xFFFF)
         return rf"(?:[{near}]++|(?=[{beyond}])[{far}]++)+"
@@ -87,21 +86,27 @@ def _patterns() -> _Patterns:
     )
 
 
-def run_points() -> set[int]:
+@functools.cache
+def run_points() -> frozenset[int]:
     """Return the code points of which runs are made, those of unspaced scripts included."""
     # The planes between hold nothing, those behind only private characters.
-    points = itertools.chain(range(0x40000), range(0xE0000, 0xF0000))
-    return {p for p in points if (c := unicodedata.category(chr(p)))[0] in "LM" or c == "Nd"} | {
-        ord("_")
-    }
+    points = [*range(0x40000), *range(0xE0000, 0xF0000)]
+    return frozenset(_of_categories(points, _LETTERS_MARKS | {"Nd"})) | {ord("_")}
 
 
-def unspaced_points() -> set[int]:
+@functools.cache
+def unspaced_points() -> frozenset[int]:
     """Return the code points that are units of their own for `auto`."""
-    points = itertools.chain.from_iterable(range(low, high + 1) for low, high in _UNSPACED)
-    return {
-        p for p in points if (c := unicodedata.category(chr(p)))[0] in "LM" or c in ("Nd", "Nl")
-    }
+    points = [p for low, high in _UNSPACED for p in range(low, high + 1)]
+    return frozenset(_of_categories(points, _LETTERS_MARKS | {"Nd", "Nl"}))
+
+
+_LETTERS_MARKS = frozenset(("Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me"))
+
+
+def _of_categories(points: Sequence[int], wanted: frozenset[str]) -> Iterator[int]:
+    categories = map(unicodedata.category, map(chr, points))
+    return (p for p, category in zip(points, categories, strict=True) if category in wanted)
 
 
 def _ranges(points: Iterable[int]) -> str:

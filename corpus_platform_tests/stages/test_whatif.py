@@ -82,3 +82,13 @@ def test_the_command_wants_something_to_be_different(tmp_path: Path) -> None:
     asked = CliRunner().invoke(main, ["whatif", "dedup", "--config", str(tmp_path / "corpus.yaml")])
     assert asked.exit_code == 2
     assert "Name --threshold or --keep" in asked.stderr
+
+
+@pytest.mark.parametrize("changed_setting", ["priority: ['*/b*']", "prefer: longest"])
+def test_another_order_of_documents_than_that_of_the_run_cannot_be_answered(
+    changed_setting: str, tmp_path: Path
+) -> None:
+    cluster(new_corpus(tmp_path, SHARDS))
+    project = new_corpus(tmp_path, SHARDS, f"dedup: {{{changed_setting}}}\n")
+    with pytest.raises(UsageError, match=changed_setting.partition(":")[0]):
+        decide_again(project, threshold=0.9)
