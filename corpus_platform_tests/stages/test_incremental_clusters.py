@@ -157,3 +157,16 @@ def test_what_a_run_with_another_threshold_knew_is_used(tmp_path: Path) -> None:
     assert effort["pairs_known"] > 0
     assert effort["texts"] == 1  # that of the canary
     assert clusters(report)["kind"].to_list().count("near") == 0
+
+
+@pytest.mark.parametrize("before", ["signature", "none"])
+def test_estimates_of_an_earlier_run_do_not_stand_for_similarities_of_texts(
+    before: str, tmp_path: Path
+) -> None:
+    shards = OLD | {"2026-40/z": [changed(prose(i), 11, 2) for i in range(1, 5)]}
+    cluster(new_corpus(tmp_path / "a", shards, f"dedup: {{verify: {before}}}\n"))
+    report = cluster(new_corpus(tmp_path / "a", shards))
+    assert files(report) == files(cluster(new_corpus(tmp_path / "b", shards)))
+    effort = report.artifact.manifest.measured["effort"]
+    assert (effort["pairs_known"] > 0, effort["signatures"]) == (True, 0)
+    assert not [f for f in report.findings if not f.passed]
