@@ -202,6 +202,27 @@ def test_fifty_copies_of_three_words_leave_one(tmp_path: Path) -> None:
     assert _kept(report) == [f"{A}#0", f"{A}#50"]
 
 
+# measured again from what was written
+
+
+def test_clusters_of_crawls_whose_names_begin_alike_measure_the_same_again(tmp_path: Path) -> None:
+    """A crawl comes before one with a longer name; a manifest sorts "2026-40-b/" before "2026-40/"."""
+    project = new_corpus(tmp_path, {A: [prose(1)], "2026-40-b/a": [prose(1)]})
+    report = cluster(project)
+    assert clusters(report)["kind"].to_list() == [None, "exact"]
+    again = project.audit("dedup_clusters", None)
+    assert (again["wrong_copies"], again["bad_verdicts"]) == (0, 0)
+    assert again == report.artifact.numbers
+
+
+def test_verdicts_of_empty_shards_between_others_are_those_of_the_table(tmp_path: Path) -> None:
+    shards = {"2026-40/0": [], A: [prose(1), prose(2)], B: [], "2026-44/a": [prose(2)]}
+    report = cluster(new_corpus(tmp_path, shards))
+    assert _kept(report) == [f"{A}#0", f"{A}#1"]
+    assert report.artifact.numbers["bad_verdicts"] == 0
+    assert not _failed(report)
+
+
 # canaries
 
 
@@ -334,6 +355,41 @@ def test_the_document_that_is_held_out_in_any_case_is_searched_too(
     again = cluster(new_corpus(tmp_path / "2", {A: texts}, options))
     assert files(again) == files(usual)
     assert len(pl.read_parquet(usual.artifact.path("leaks.parquet"))) == 1
+
+
+def test_what_the_first_search_found_stays_when_another_document_is_searched_afterwards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from corpus_platform.stages import deciding
+
+    texts = [t for s in range(20) for t in (prose(s), changed(prose(s), s))]
+    shards = {"2026-39/old": [prose(99)], A: texts}
+    options = "dedup: {threshold: 0.97}\nsplit: {validation: 0.3}\n"
+    usual = cluster(new_corpus(tmp_path / "1", shards, options))
+    monkeypatch.setattr(deciding, "LIKELY_HELD_OUT", 0)
+    again = cluster(new_corpus(tmp_path / "2", shards, options))
+    searched = [r.artifact.manifest.measured["effort"]["band_bytes"] for r in (usual, again)]
+    assert searched[1] == 2 * searched[0]
+    assert len(pl.read_parquet(usual.artifact.path("leaks.parquet"))) > 3
+    assert files(again) == files(usual)
+
+
+@pytest.mark.parametrize("verify", ["exact", "signature"])
+def test_a_leak_below_one_half_is_a_leak_where_the_threshold_is_lower(
+    verify: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(*given: Any, **options: Any) -> BucketPairs:  # Any: passed on
+        return join(*given, **options)._replace(codes=np.empty(0, np.uint64))
+
+    join = pair_join.bucket_pairs
+    monkeypatch.setattr(pair_join, "bucket_pairs", missing)
+    words = [f"w{i:03d}" for i in range(400)]
+    texts = [" ".join(words[100 * i : 100 * i + 225]) for i in range(2)]  # 121 of 321 shingles
+    dedup = f"dedup: {{threshold: 0.3, bands: 64, rows: 2, verify: {verify}}}\n"
+    report = cluster(new_corpus(tmp_path, {A: texts}, dedup + "split: {validation: 0.0000001}\n"))
+    assert _failed(report) == ["canaries", "leaks"]
+    similarity = pl.read_parquet(report.artifact.path("leaks.parquet"))["similarity"].to_list()
+    assert similarity == pytest.approx([121 / 321], abs=1e-9 if verify == "exact" else 0.1)
 
 
 # the same bytes whatever the workers
