@@ -17,12 +17,11 @@ import pyarrow.parquet as pq
 from corpus_platform.dedup.signing import Signer
 from corpus_platform.dedup.split import Split, assign_split, content_keys
 from corpus_platform.dedup.verification import jaccard
-from corpus_platform.document import VERDICTS
 from corpus_platform.errors import Uncleared
 from corpus_platform.stages.cleaned_documents import DOCUMENTS
 from corpus_platform.stages.clusters_files import CLUSTER_FILE, EDGE_FILE, LEAK_FILE
 from corpus_platform.stages.comparing import read_texts
-from corpus_platform.stages.dedup_verdicts import VERDICT_FILE, find_verdict, verdict_table
+from corpus_platform.stages.dedup_verdicts import VERDICT_FILE, find_verdict
 from corpus_platform.stages.document_traits import Traits, read_traits
 from corpus_platform.stages.minhash_signatures import exact_rows
 from corpus_platform.stages.numbering import Numbering, number_documents
@@ -31,6 +30,7 @@ from corpus_platform.stages.tables import name_codes
 from corpus_platform.stages.uncleared import may_be_left_out
 from corpus_platform.storage.artifacts import Artifact
 from corpus_platform.storage.manifest import Json
+from corpus_platform.storage.registry import key_order
 
 __all__ = ["measure_clusters"]
 
@@ -63,7 +63,8 @@ def measure_clusters(
     project: Project, _: str | None, folder: Path, ledger: Json
 ) -> dict[str, float]:
     """Return the numbers that the gates of the clusters look at, from the written tables."""
-    included, registered = list(ledger["verdicts"]), set(project.shards())
+    # A manifest that is read again has the shards in another order: "a-b/x" before "a/x".
+    included, registered = sorted(ledger["verdicts"], key=key_order), set(project.shards())
     differing = registered.symmetric_difference([*included, *ledger["excluded"]])
     lost = [shard for shard in differing if not may_be_left_out(project, shard)]
     table = _read(folder / CLUSTER_FILE, included)
@@ -84,7 +85,7 @@ def measure_clusters(
         "policy_breaks": _policy_breaks(table, folder / EDGE_FILE, included, project),
         "wrong_similarities": _wrong_similarities(project, folder, ledger),
         **_against_texts(project, included, table, position),
-        "bad_verdicts": _bad_verdicts(project, ledger["verdicts"], folder / CLUSTER_FILE),
+        "bad_verdicts": _bad_verdicts(project, included, ledger["verdicts"], table),
         "canaries": ledger["canaries"],
         "canaries_found": ledger["canaries_found"],
         **_leaks(project, folder / LEAK_FILE, table, included),
@@ -368,20 +369,30 @@ def _survivors(traits: Traits, table: _Table, position: np.ndarray) -> Iterator[
             yield f"{kind}/{name}/outlast", count - lost[name]
 
 
-def _bad_verdicts(project: Project, verdicts: Mapping[str, str], path: Path) -> int:
-    """Count shards whose verdict file is missing, damaged or says other than the table."""
-    rows = pl.scan_parquet(path)
+def _bad_verdicts(
+    project: Project, included: Sequence[str], verdicts: Mapping[str, str], table: _Table
+) -> int:
+    """Count shards whose verdict file is missing, damaged or says other than the table.
+
+    Rows are told apart once for all shards: there may be ten thousand.
+    """
+    shard = table.place >> PLACE_BITS  # -1 for none
+    order = np.argsort(shard, kind="stable")
+    cuts = np.searchsorted(shard[order], np.arange(len(included) + 1))
     return sum(
-        _is_bad(
-            find_verdict(project, shard, key),
-            rows.filter(pl.col("shard") == shard).select("shard", *VERDICTS.names),
-        )
-        for shard, key in verdicts.items()
+        _is_bad(find_verdict(project, name, verdicts[name]), table, order[cuts[i] : cuts[i + 1]])
+        for i, name in enumerate(included)
     )
 
 
-def _is_bad(verdict: Artifact | None, rows: pl.LazyFrame) -> bool:
+def _is_bad(verdict: Artifact | None, table: _Table, rows: np.ndarray) -> bool:
     if verdict is None:
         return True
-    wanted = pl.DataFrame(verdict_table(rows.collect().to_arrow()))
-    return not pl.read_parquet(verdict.path(VERDICT_FILE)).equals(wanted)
+    said = pq.read_table(verdict.path(VERDICT_FILE))
+    written = (table.place[rows] & ((1 << PLACE_BITS) - 1), table.kept[rows], table.split[rows])
+    columns = (
+        said["row"].to_numpy(),
+        said["kept"].to_numpy(),
+        _code(said["split"].combine_chunks(), SPLITS),
+    )
+    return not all(map(np.array_equal, columns, written))
