@@ -18,7 +18,7 @@ bytes of a key are in the order in which they are compared, so a uint64 hash lie
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -65,64 +65,82 @@ def write_bucket_rows(path: Path, sections: Sequence[npt.NDArray[np.uint8]], *, 
 
 
 class BucketRows:
-    """Reads such a file; `bytes_read` counts the bytes of rows that were asked for."""
+    """Reads such a file; `bytes_read` counts the bytes of rows that were asked for.
+
+    Of a file only its header is read, and of a section its own counts: a piece of a corpus opens the
+    files of all shards.
+    """
 
     def __init__(self, path: Path, *, scheme: str) -> None:
         self._path, self.bytes_read = path, 0
         try:
             with path.open("rb") as file:
-                header, start = _header(path, file.read(_MAX_HEADER))
-                self.documents, self.key_bytes, sections = _shape(path, header, scheme)
-                file.seek(start)
-                table = file.read(sections * PREFIXES * _LENGTH.itemsize)
+                header, self._counts_start = _header(path, file)
                 size = file.seek(0, 2)
         except OSError as error:
             raise StorageError(f"{path}: cannot be read: {error}") from error
+        self.documents, self.key_bytes, sections = _shape(path, header, scheme)
         rows = sections * self.documents
-        counts = np.frombuffer(table[: len(table) // _LENGTH.itemsize * _LENGTH.itemsize], _LENGTH)
-        self._keys_start = start + counts.nbytes
+        self._keys_start = self._counts_start + sections * PREFIXES * _LENGTH.itemsize
         self._documents_start = self._keys_start + rows * self.key_bytes
-        if counts.size != sections * PREFIXES or int(counts.sum()) != rows:
-            raise StorageError(f"{path}: its counts are not those of {rows} rows; make it again")
         if size != self._documents_start + rows * _DOCUMENT.itemsize:
             raise StorageError(
                 f"{path}: has {size} bytes, which are not {rows} rows; make it again"
             )
-        self._ends = np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
 
     def read(self, section: int, first: int = 0, last: int = PREFIXES) -> Rows:
         """Return the rows of a section whose keys begin with a byte in [first, last)."""
-        low = int(self._ends[section * PREFIXES + first])
-        high = int(self._ends[section * PREFIXES + last])
-        keys = self._array(self._keys_start + low * self.key_bytes, (high - low) * self.key_bytes)
-        documents = self._array(
-            self._documents_start + low * _DOCUMENT.itemsize, (high - low) * _DOCUMENT.itemsize
-        )
-        return Rows(keys.reshape(-1, self.key_bytes), documents.view(np.uint32))
-
-    def _array(self, offset: int, count: int) -> npt.NDArray[np.uint8]:
-        self.bytes_read += count
         try:
-            found = np.fromfile(self._path, np.uint8, count, offset=offset)
+            with self._path.open("rb") as file:
+                low, high = self._places(file, section, first, last)
+                keys = self._rows(file, self._keys_start, low, high, self.key_bytes)
+                found = self._rows(file, self._documents_start, low, high, _DOCUMENT.itemsize)
         except OSError as error:
             raise StorageError(f"{self._path}: cannot be read: {error}") from error
+        return Rows(keys, found.view(_DOCUMENT)[:, 0].astype(np.uint32, copy=False))
+
+    def _places(self, file: BinaryIO, section: int, first: int, last: int) -> tuple[int, int]:
+        """Return the first row of a part of a section, and the one behind its last."""
+        size = PREFIXES * _LENGTH.itemsize
+        counts = self._bytes(file, self._counts_start + section * size, size).view(_LENGTH)
+        ends = np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
+        if ends[-1] != self.documents:
+            raise StorageError(
+                f"{self._path}: counts {ends[-1]} rows in section {section}, which are not"
+                f" {self.documents}; make it again"
+            )
+        start = section * self.documents  # each section holds every document once
+        return start + int(ends[first]), start + int(ends[last])
+
+    def _rows(
+        self, file: BinaryIO, start: int, low: int, high: int, width: int
+    ) -> npt.NDArray[np.uint8]:
+        """Return rows [low, high) of `width` bytes."""
+        self.bytes_read += (high - low) * width
+        return self._bytes(file, start + low * width, (high - low) * width).reshape(-1, width)
+
+    def _bytes(self, file: BinaryIO, offset: int, count: int) -> npt.NDArray[np.uint8]:
+        file.seek(offset)
+        found = np.fromfile(file, np.uint8, count)
         if found.size != count:
             raise StorageError(f"{self._path}: ends before byte {offset + count}; make it again")
         return found
 
 
-def _header(path: Path, begin: bytes) -> tuple[Mapping[str, object], int]:
+def _header(path: Path, file: BinaryIO) -> tuple[Mapping[str, object], int]:
+    """Return the header of a file, and where it ends."""
     start = len(_MAGIC) + _LENGTH.itemsize
+    begin = file.read(start)
     if not begin.startswith(_MAGIC) or len(begin) < start:
         raise StorageError(f"{path}: is no file of bucket rows, version 1; make it again")
-    end = start + int(np.frombuffer(begin, _LENGTH, 1, len(_MAGIC))[0])
+    size = int.from_bytes(begin[len(_MAGIC) :], "little")
     try:
-        header = json.loads(begin[start:end])
-    except ValueError as error:
+        header = json.loads(file.read(min(size, _MAX_HEADER)))
+    except (ValueError, RecursionError) as error:
         raise StorageError(f"{path}: its header is damaged: {error}; make it again") from error
     if not isinstance(header, dict):
         raise StorageError(f"{path}: its header is no object; make it again")
-    return header, end
+    return header, start + size
 
 
 def _shape(path: Path, header: Mapping[str, object], scheme: str) -> tuple[int, int, int]:

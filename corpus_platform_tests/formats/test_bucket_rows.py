@@ -51,6 +51,21 @@ def test_the_bytes_of_rows_are_counted(tmp_path: Path) -> None:
     assert rows.bytes_read == 3 * (2 + 4)
 
 
+def test_of_a_file_only_what_is_asked_for_is_read(tmp_path: Path) -> None:
+    """A section is read whole where all others are lost."""
+    path = tmp_path / "rows"
+    write_bucket_rows(path, [KEYS, KEYS, KEYS], scheme="s")
+    data = bytearray(path.read_bytes())
+    counts = len(data) - 3 * 4 * (2 + 4) - 3 * 1024
+    for section in (0, 2):
+        data[counts + section * 1024 : counts + (section + 1) * 1024] = bytes(1024)
+    path.write_bytes(data)
+    rows = BucketRows(path, scheme="s")
+    assert rows.read(1).documents.tolist() == [1, 0, 2, 3]
+    with pytest.raises(StorageError, match="counts 0 rows in section 2, which are not 4"):
+        rows.read(2)
+
+
 def test_another_scheme_is_refused_by_name(tmp_path: Path) -> None:
     write_bucket_rows(tmp_path / "rows", [KEYS], scheme="fast-1/k=128")
     with pytest.raises(StorageError, match="'fast-1/k=128', and those of 'fast-1/k=256' are"):
