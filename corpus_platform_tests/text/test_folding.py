@@ -104,3 +104,24 @@ def test_the_kernel_folds_every_code_point_as_the_plain_steps_do() -> None:
 
 def test_the_kernel_has_room_for_letters_that_grow() -> None:
     assert fold_utf8("\u023a" * 1000) == "\u2c65".encode() * 1000
+
+
+def test_a_letter_with_a_million_marks_is_folded_in_linear_time() -> None:
+    """unicodedata alone would take half an hour; the marks come in the order of their classes."""
+    text = "E" + "\u0315\u0300\u0327" * 333_333
+    # Cedilla (202) stands before grave (230) before comma above right (232); e and cedilla are one.
+    folded = "\u0229" + "\u0327" * 333_332 + "\u0300" * 333_333 + "\u0315" * 333_333
+    assert fold(text) == folded
+    assert fold_utf8(text) == folded.encode()
+
+
+@settings(max_examples=300)
+@given(
+    st.lists(
+        st.sampled_from("aE\u00e9\u1eaf\uac00 \u0300\u0315\u0327\u0340\u0344\u0f73\u0f81\U0001e94a")
+    )
+    .map("".join)
+    .map(lambda marks: marks * 40)
+)
+def test_long_runs_of_marks_have_the_form_of_unicode(text: str) -> None:
+    assert folding._nfc(text) == unicodedata.normalize("NFC", text)
