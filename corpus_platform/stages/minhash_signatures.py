@@ -51,6 +51,7 @@ SIGNED_AGAIN = 100  # documents of each of them, evenly spread, that the audit s
 WITNESSED = 16  # of these, those whose estimates are held against datasketch's
 SCHEME = b"scheme"  # key in the metadata of the table
 BATCH = 256  # documents signed at a time
+GROUP_ROWS = 1 << 16  # of the table, whose columns are read for themselves
 
 
 def band_rows(artifact: Artifact, dedup: DedupSettings) -> BucketRows:
@@ -129,7 +130,7 @@ def _sign_all(
     named = SIGNATURES.with_metadata({SCHEME: signer.scheme})
     digests, bands = [np.empty((0, 32), np.uint8)], [np.empty((0, dedup.banding[0]), np.uint64)]
     with (
-        TableWriter(draft / SIGNATURE_FILE, named) as table,
+        TableWriter(draft / SIGNATURE_FILE, named, group_rows=GROUP_ROWS) as table,
         (draft / VALUES_FILE).open("wb") as values,
     ):
         _write_npy_header(values, total, dedup.permutations)

@@ -1,10 +1,54 @@
-"""Tests of the tables' helpers: names of a column become codes."""
+"""Tests of tables: row groups as they are written and read, names of a column as codes."""
+
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from corpus_platform.stages.tables import name_codes
+from corpus_platform.stages import tables
+from corpus_platform.stages.tables import TableWriter, name_codes, read_batches
+
+SCHEMA = pa.schema([pa.field("row", pa.int64()), pa.field("id", pa.string())])
+
+
+def _write(path: Path, sizes: list[int], *, group_rows: int = 1) -> list[int]:
+    """Write tables of some sizes, numbered through; return the rows of each row group."""
+    start = 0
+    with TableWriter(path, SCHEMA, group_rows=group_rows) as writer:
+        for size in sizes:
+            rows = list(range(start, start + size))
+            writer.write(pa.table({"row": rows, "id": [f"d{row}" for row in rows]}, schema=SCHEMA))
+            start += size
+        assert writer.close() == start
+    metadata = pq.read_metadata(path)
+    return [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+
+
+@pytest.mark.parametrize(
+    ("group_rows", "groups"), [(1, [3, 2, 4, 1]), (5, [5, 5]), (6, [9, 1]), (99, [10])]
+)
+def test_tables_wait_for_others_until_a_row_group_is_full(
+    group_rows: int, groups: list[int], tmp_path: Path
+) -> None:
+    path = tmp_path / "table.parquet"
+    assert _write(path, [3, 0, 2, 4, 1], group_rows=group_rows) == groups
+    table = pq.read_table(path)
+    assert table["row"].to_pylist() == list(range(10))
+    assert table["id"].to_pylist() == [f"d{row}" for row in range(10)]
+
+
+def test_large_tables_do_not_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two rows have from 28 to 32 bytes: three tables of them wait for a fourth, nine rows do not."""
+    monkeypatch.setattr(tables, "GROUP_BYTES", 100)
+    assert _write(tmp_path / "table.parquet", [2, 2, 2, 2, 9, 1], group_rows=99) == [8, 9, 1]
+
+
+def test_a_batch_ends_with_its_row_group(tmp_path: Path) -> None:
+    _write(tmp_path / "table.parquet", [1, 1, 5, 1])
+    batches = read_batches(tmp_path / "table.parquet", ["row"], rows=3)
+    assert [b.column("row").to_pylist() for b in batches] == [[0], [1], [2, 3, 4], [5, 6], [7]]
 
 
 @pytest.mark.parametrize(
