@@ -18,7 +18,8 @@ __all__ = ["GATES", "Finding", "Gate", "blocking", "judge", "repeats", "unmeasur
 
 Numbers = Mapping[str, float]
 
-# Standard errors by which estimates may be off: by chance once in 500 million times.
+# Standard errors by which estimates may be off: by chance once in 500 million times; of fewer than
+# five pairs, whose errors have longer tails than normal ones, twice in a million.
 SIGMAS = 6.0
 # Distinct texts of a cluster that may be as large a share as they like: in a corpus of a thousand
 # pages a small family of near-copies is already some per cent.
@@ -165,7 +166,10 @@ def _kept_share(numbers: Numbers, checks: ChecksSettings) -> Finding:
 
 
 class _Worst(NamedTuple):
-    """The group of enough documents of which the smallest share is left; no name where none lost any."""
+    """The group of enough documents of which the smallest share is left; none of 0 lost any.
+
+    A name may be empty: it is what a crawl holds.
+    """
 
     name: str
     share: float
@@ -193,7 +197,7 @@ def _language_yield(numbers: Numbers, checks: ChecksSettings) -> Finding:
     language, value, documents = _worst(numbers, "language", "kept", checks.min_language_documents)
     reason = (
         f"kept {value:.4f} of {documents:,.0f} documents in {language!r}, limit {limit}"
-        if language
+        if documents
         else f"no language of {checks.min_language_documents} among {total:,.0f} documents lost any"
     )
     return Finding("language_yield", value >= limit, reason, value=value, limit=limit)
@@ -208,7 +212,7 @@ def _outlasting(name: str, kind: str, what: str, description: str) -> Gate:
         reason = (
             f"{value:.4f} of {documents:,.0f} documents of {worst!r} outlast their own near-copies,"
             f" limit {limit}"
-            if worst
+            if documents
             else f"no {what} of {checks.min_source_documents} among {total:,.0f} documents lost any"
         )
         return Finding(name, value >= limit, reason, value=value, limit=limit)
@@ -403,7 +407,7 @@ GATES: dict[str, tuple[Gate, ...]] = {
             "exact_copies",
             "wrong_copies",
             "documents whose text came earlier and are no exact copy, or the other way round",
-            "Exact copies are the documents whose text stood earlier in the table, and no others.",
+            "Exact copies are the documents whose text an earlier one has, and no others.",
         ),
         _zero(
             "similarity",

@@ -382,6 +382,12 @@ def test_a_language_that_is_eaten_by_its_own_near_copies_blocks(outlast: int, pa
     assert _clustered(numbers)["language_survival"].blocks is not passed
 
 
+def test_a_source_without_a_name_is_judged_like_others() -> None:
+    found = _clustered({"source//documents": 100, "source//outlast": 1})["source_yield"]
+    assert found.blocks
+    assert found.reason.startswith("0.0100 of 100 documents of '' outlast their own near-copies")
+
+
 def test_a_source_of_few_documents_is_not_judged() -> None:
     numbers = {"source/forum/de/documents": 99, "source/forum/de/outlast": 0}
     assert _clustered(numbers)["source_yield"].passed
