@@ -196,6 +196,7 @@ class _Deciding:
             self._known,
             self._numbering,
             self._dedup,
+            self._scratch,
             workers=self._project.workers,
             progress=self._progress,
         )

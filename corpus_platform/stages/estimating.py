@@ -17,7 +17,7 @@ from corpus_platform.dedup.verification import agreements
 from corpus_platform.engines.local import map_pieces, worth
 from corpus_platform.stages.known_pairs import KnownPairs, Pairs, lookup
 from corpus_platform.stages.minhash_signatures import signature_values
-from corpus_platform.stages.numbering import Numbering
+from corpus_platform.stages.numbering import Numbering, parts_by_shard
 from corpus_platform.stages.project import Progress
 
 __all__ = ["Estimated", "estimate_pairs"]
@@ -33,8 +33,19 @@ class _Block(NamedTuple):
     low: int
     high: int
     known: KnownPairs
-    numbering: Numbering
+    stored: "_Stored"
     dedup: DedupSettings
+
+
+class _Stored(NamedTuple):
+    """Where signatures lie: folders of the shards, ends of their positions, positions by number.
+
+    Positions are in a file that all blocks map: they are as many as there are documents.
+    """
+
+    folders: Sequence[Path]
+    ends: np.ndarray
+    positions: Path
 
 
 class Estimated(NamedTuple):
@@ -50,14 +61,18 @@ def estimate_pairs(
     known: KnownPairs,
     numbering: Numbering,
     dedup: DedupSettings,
+    scratch: Path,
     *,
     workers: int,
     progress: Progress,
 ) -> Estimated:
     """Return the distinct pairs of some files of codes, each with its count of equal values."""
     mapped = [_mapped(path) for path in files]
+    folders = [signed.folder for signed in numbering.signed]
+    stored = _Stored(folders, numbering.ends, scratch / "positions.i64")
+    numbering.position.tofile(stored.positions)
     blocks = [
-        _Block(files, low, high, known, numbering, dedup) for low, high in _blocks(mapped, 0, END)
+        _Block(files, low, high, known, stored, dedup) for low, high in _blocks(mapped, 0, END)
     ]
     parts, read, reused = [Pairs(np.empty(0, np.uint64), np.empty(0, np.int32), np.empty(0))], 0, 0
     workers = worth(workers, sum(map(len, mapped)), share=WORKER_CODES)
@@ -94,7 +109,7 @@ def _estimate(block: _Block) -> Estimated:
     new = np.flatnonzero(~found)
     earlier, later = codes[new] >> np.uint64(32), codes[new] & np.uint64(0xFFFFFFFF)
     numbers = np.unique(np.concatenate([earlier, later])).astype(np.int64)
-    values = _signatures(block.numbering, numbers, block.dedup)
+    values = _signatures(block.stored, numbers, block.dedup)
     a, b = np.searchsorted(numbers, earlier), np.searchsorted(numbers, later)
     for start in range(0, len(new), GATHERED):
         part = slice(start, start + GATHERED)
@@ -102,13 +117,13 @@ def _estimate(block: _Block) -> Estimated:
     return Estimated(Pairs(codes, agreeing, similarity), len(numbers), int(found.sum()))
 
 
-def _signatures(numbering: Numbering, numbers: np.ndarray, dedup: DedupSettings) -> np.ndarray:
+def _signatures(stored: _Stored, numbers: np.ndarray, dedup: DedupSettings) -> np.ndarray:
     """Return the signatures of some documents, read shard by shard in the order of the files."""
-    positions = numbering.position[numbers]
+    positions = np.memmap(stored.positions, np.int64, mode="r")[numbers]
     order = np.argsort(positions)
     values = np.empty((len(numbers), dedup.permutations), np.uint32)
-    for shard, part in numbering.by_shard(positions[order]):
-        start, _ = numbering.bounds(shard)
-        stored = signature_values(numbering.signed[shard].folder, dedup)
-        values[order[part]] = stored[positions[order[part]] - start]
+    for shard, part in parts_by_shard(stored.ends, positions[order]):
+        start = int(stored.ends[shard - 1]) if shard else 0
+        mapped = signature_values(stored.folders[shard], dedup)
+        values[order[part]] = mapped[positions[order[part]] - start]
     return values

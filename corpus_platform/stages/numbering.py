@@ -21,7 +21,7 @@ from corpus_platform.stages.minhash_signatures import (
 from corpus_platform.stages.project import Project
 from corpus_platform.storage.artifacts import Artifact
 
-__all__ = ["Numbering", "number_documents"]
+__all__ = ["Numbering", "number_documents", "parts_by_shard"]
 
 MAX_DOCUMENTS = (1 << 32) - 4096  # a pair is 64 bits; the rest is for canaries
 
@@ -54,13 +54,21 @@ class Numbering:
 
     def by_shard(self, positions: np.ndarray) -> Iterator[tuple[int, slice]]:
         """Yield each shard that has some of the ascending positions, and their slice."""
-        cuts = np.concatenate(([0], np.searchsorted(positions, self.ends)))
-        for shard in np.flatnonzero(np.diff(cuts)).tolist():
-            yield shard, slice(int(cuts[shard]), int(cuts[shard + 1]))
+        return parts_by_shard(self.ends, positions)
 
     def path(self, shard: int, name: str) -> Path:
         """Return a file of a shard's signatures."""
         return self.signed[shard].path(name)
+
+
+def parts_by_shard(ends: np.ndarray, positions: np.ndarray) -> Iterator[tuple[int, slice]]:
+    """Yield each shard that has some of the ascending positions, and their slice.
+
+    ends: where the positions of each shard end.
+    """
+    cuts = np.concatenate(([0], np.searchsorted(positions, ends)))
+    for shard in np.flatnonzero(np.diff(cuts)).tolist():
+        yield shard, slice(int(cuts[shard]), int(cuts[shard + 1]))
 
 
 def number_documents(project: Project, shards: Sequence[str]) -> Numbering:

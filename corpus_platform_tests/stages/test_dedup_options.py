@@ -411,7 +411,7 @@ def test_the_tables_do_not_depend_on_workers_or_on_how_the_work_is_cut(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", [2, 8])
+@pytest.mark.parametrize("workers", [8])
 def test_the_tables_are_the_same_for_any_number_of_processes(
     workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
