@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from corpus_platform.dedup.bands import pairs_of
 from corpus_platform.dedup.clusters import EXACT, NEAR, Keep, decide, unmeasured
 from corpus_platform.dedup.verification import Edges
 from corpus_platform.errors import UsageError
@@ -20,7 +21,8 @@ from corpus_platform.stages.known_pairs import stored_pairs
 from corpus_platform.stages.numbering import Numbering, number_documents
 from corpus_platform.stages.pair_join import find_copies
 from corpus_platform.stages.project import Project
-from corpus_platform.storage.manifest import Json
+from corpus_platform.storage.manifest import Json, Manifest
+from corpus_platform.storage.registry import key_order
 
 __all__ = ["DedupCounts", "WhatIf", "decide_again"]
 
@@ -61,14 +63,11 @@ def decide_again(
     threshold = stored["threshold"] if threshold is None else threshold
     _check(stored, threshold)
     keep = keep or stored["keep"]
-    numbering = number_documents(project, list(artifact.manifest.ledger["verdicts"]))
-    same = {shard: index for index, shard in enumerate(numbering.shards)}
-    parts = list(stored_pairs(artifact.path(EDGE_FILE), numbering, same))
-    codes = np.concatenate([np.empty(0, np.uint64), *(p.codes for p in parts)])
-    similarity = np.concatenate([np.empty(0), *(p.similarity for p in parts)])
-    similar = similarity >= threshold
-    ends = np.stack([codes >> np.uint64(32), codes & np.uint64(0xFFFFFFFF)], axis=1)
-    edges = Edges(ends[similar].astype(np.int64), similarity[similar])
+    numbering = number_documents(
+        project, sorted(artifact.manifest.ledger["verdicts"], key=key_order)
+    )
+    _check_signatures(artifact.manifest, numbering)
+    edges = _edges(artifact.path(EDGE_FILE), numbering, threshold)
     representative = _representatives(project, numbering)
     others = None
     if keep == "one_per_cluster":
@@ -95,6 +94,14 @@ def _check_order(stored: Json, current: Json) -> None:
             )
 
 
+def _check_signatures(clusters: Manifest, numbering: Numbering) -> None:
+    for shard, signed in zip(numbering.shards, numbering.signed, strict=True):
+        if clusters.inputs.get(f"minhash_signatures[{shard}]") != signed.content:
+            raise UsageError(
+                f"{shard} was signed again after the last clusters: its pairs are not known; run first"
+            )
+
+
 def _check(stored: Json, threshold: float) -> None:
     if stored["verify"] == "none":
         raise UsageError(
@@ -106,6 +113,17 @@ def _check(stored: Json, threshold: float) -> None:
             f"threshold {threshold}: the last clusters measured pairs from {stored['threshold']} on;"
             f" between that and 1 it can be answered, below set dedup.threshold and run"
         )
+
+
+def _edges(path: Path, numbering: Numbering, threshold: float) -> Edges:
+    """Return the stored edges at or above a threshold, in numbers."""
+    same = {shard: index for index, shard in enumerate(numbering.shards)}
+    pairs, similarity = [np.empty((0, 2), np.int64)], [np.empty(0)]
+    for part in stored_pairs(path, numbering, same):
+        similar = part.similarity >= threshold
+        pairs.append(pairs_of(part.codes[similar]))
+        similarity.append(part.similarity[similar])
+    return Edges(np.concatenate(pairs), np.concatenate(similarity))
 
 
 def _representatives(project: Project, numbering: Numbering) -> np.ndarray:

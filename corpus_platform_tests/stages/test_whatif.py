@@ -10,7 +10,14 @@ from corpus_platform.cli import main
 from corpus_platform.dedup.clusters import Keep
 from corpus_platform.errors import Uncleared, UsageError
 from corpus_platform.stages.whatif import decide_again
-from corpus_platform_tests.stages.near_copies import changed, cluster, clusters, new_corpus, prose
+from corpus_platform_tests.stages.near_copies import (
+    add_shards,
+    changed,
+    cluster,
+    clusters,
+    new_corpus,
+    prose,
+)
 
 SHARDS = {
     "2026-40/a": [prose(1), *(changed(prose(1), seed, seed) for seed in range(1, 6)), prose(2)],
@@ -53,6 +60,25 @@ def test_without_verification_there_is_nothing_to_decide_by(tmp_path: Path) -> N
     cluster(project)
     with pytest.raises(UsageError, match="never measured"):
         decide_again(project, threshold=0.9)
+
+
+def test_an_answer_goes_by_the_order_of_the_crawls(tmp_path: Path) -> None:
+    """A crawl comes before one with a longer name; a manifest sorts "2026-40-b/" before "2026-40/"."""
+    shards = {"2026-40/a": [prose(1), prose(2)], "2026-40-b/a": [prose(1), changed(prose(2), 1)]}
+    project = new_corpus(tmp_path, shards)
+    table = clusters(cluster(project))
+    assert table["kept"].to_list() == [True, True, False, False]
+    found = decide_again(project, threshold=0.81)
+    assert found.kept.tolist() == [True, True, False, False]
+    assert (found.counts["2026-40"].kept, found.counts["2026-40-b"].kept) == (2, 0)
+
+
+def test_a_shard_that_was_signed_again_is_to_be_clustered_first(tmp_path: Path) -> None:
+    cluster(new_corpus(tmp_path, {"2026-40/a": [prose(1)], "2026-44/b": [prose(2)]}))
+    config = tmp_path / "corpus.yaml"
+    config.write_text(config.read_text() + "dedup: {width: 4}\n", encoding="utf-8")
+    with pytest.raises(UsageError, match=r"2026-40/a\.jsonl was signed again .* run first"):
+        decide_again(add_shards(tmp_path, {}), threshold=0.9)
 
 
 def test_before_the_first_clusters_there_is_no_answer(tmp_path: Path) -> None:
