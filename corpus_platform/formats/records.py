@@ -56,6 +56,9 @@ _INVISIBLE = (
 )
 _visible = re.compile(f"[^{_INVISIBLE}]").search
 
+# An id is repeated for every copy of its document: one of 30 MB would be a table of terabytes.
+MAX_ID_CHARS = 1024
+
 # Numbers keep all their digits; NaN and infinity become null.
 _encode = msgspec.json.Encoder(order="deterministic", decimal_format="number", enc_hook=str).encode
 
@@ -71,7 +74,7 @@ def make_document(
     """Make a document of a record's values, or return the reason why it cannot be one.
 
     What serves as id, url, text or lang leaves the record; all else is in `meta`, also a value
-    under one of these names that is of a wrong type.
+    under one of these names that is of a wrong type, and an id of more than MAX_ID_CHARS.
     """
     name, others = fields.text, dict(values)
     text = others.pop(name, None)
@@ -92,10 +95,12 @@ def _identity(values: Mapping[str, object], others: dict[str, object], name: str
     value = values.get(name)
     if isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):
         number = to_json(value)
-        if number == "null":
+        if number == "null" or len(number) > MAX_ID_CHARS:
             return None
         others.pop(name, None)
         return number
+    if isinstance(value, str) and len(value) > MAX_ID_CHARS:
+        return None
     return _string(values, others, name)
 
 

@@ -27,6 +27,7 @@ SPLITS = pa.array([None, "train", "validation"], pa.string())  # by Split
 assert (KEPT, EXACT, NEAR) == (0, 1, 2)
 assert (Split.NONE, Split.TRAIN, Split.VALIDATION) == (0, 1, 2)
 ROWS = 1 << 18  # of pairs written at a time
+IDS = 1 << 16  # taken at a time: an array of strings holds no more than 2 GB
 
 
 def cluster_tables(outcome: Outcome) -> Iterator[tuple[str, pa.Table]]:
@@ -52,7 +53,7 @@ def cluster_tables(outcome: Outcome) -> Iterator[tuple[str, pa.Table]]:
             "kind": KINDS.take(pa.array(decisions.kind[own])),
             "twin_shard": names.take(pa.array(numbering.shard_of(at), mask=kept)),
             "twin_row": pa.array(numbering.row[at], mask=kept),
-            "twin_id": twin_ids.take(place),
+            "twin_id": _taken(twin_ids, place),
             "similarity": pa.array(decisions.similarity[own], mask=kept),
             "split": SPLITS.take(pa.array(outcome.split[own])),
         }
@@ -95,7 +96,7 @@ def write_leaks(path: Path, outcome: Outcome) -> int:
         columns |= {
             f"{prefix}shard": names.take(pa.array(numbering.shard_of(at))),
             f"{prefix}row": numbering.row[at],
-            f"{prefix}id": ids.take(pa.array(np.searchsorted(involved, at))),
+            f"{prefix}id": _taken(ids, pa.array(np.searchsorted(involved, at))),
         }
     columns["similarity"] = leaks.similarity[order]
     with TableWriter(path, LEAKS) as writer:
@@ -113,9 +114,15 @@ def _positions(numbering: Numbering, codes: np.ndarray) -> tuple[np.ndarray, np.
 
 def _ids(numbering: Numbering, positions: np.ndarray) -> pa.Array:
     """Return the ids of some ascending positions."""
-    parts = [pa.array([], pa.string())]
+    parts = [pa.array([], pa.large_string())]
     for shard, part in numbering.by_shard(positions):
         start, _ = numbering.bounds(shard)
         ids = pq.read_table(numbering.path(shard, SIGNATURE_FILE), columns=["id"])["id"]
-        parts.append(ids.combine_chunks().take(pa.array(positions[part] - start)))
+        ids = ids.cast(pa.large_string()).combine_chunks()
+        parts.append(ids.take(pa.array(positions[part] - start)))
     return pa.concat_arrays(parts)
+
+
+def _taken(ids: pa.Array, places: pa.Array) -> pa.ChunkedArray:
+    parts = [ids.take(places[i : i + IDS]).cast(pa.string()) for i in range(0, len(places), IDS)]
+    return pa.chunked_array(parts, pa.string())

@@ -55,6 +55,9 @@ def test_the_fields_may_have_other_names() -> None:
         ("", "2026-40/s:7"),
         (True, "2026-40/s:7"),
         (["a"], "2026-40/s:7"),
+        ("é" * 1024, "é" * 1024),
+        ("é" * 1025, "2026-40/s:7"),
+        (10**1024, "2026-40/s:7"),
     ],
 )
 def test_an_id_is_a_string_a_number_or_the_place_of_the_record(
@@ -71,6 +74,7 @@ def test_what_cannot_serve_as_a_field_stays_in_meta() -> None:
     document = made({"id": ["x"], "url": 5, "lang": None})
     assert (document.url, document.lang) == (None, None)
     assert document.meta == '{"id":["x"],"url":5}'
+    assert made({"id": "x" * 1025}).meta == '{"id":"' + "x" * 1025 + '"}'
 
 
 @pytest.mark.parametrize(
