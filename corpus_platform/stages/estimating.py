@@ -5,6 +5,7 @@ pairs, and of the others the signatures are read: each document's once a block, 
 they lie.
 """
 
+import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -22,16 +23,20 @@ from corpus_platform.stages.project import Progress
 
 __all__ = ["Estimated", "estimate_pairs"]
 
-BLOCK_CODES = 1 << 18  # 512 MB of signatures where no two pairs share a document
+BLOCK_VALUES = (
+    1 << 26
+)  # of signatures, 4 bytes each, where no two pairs of a block share a document
 WORKER_CODES = 1 << 21  # that a worker of its own is worth
 GATHERED = 1 << 12  # pairs whose signatures are laid side by side
-END = 1 << 64
+CODE = np.dtype(np.uint64)
 
 
 class _Block(NamedTuple):
+    """Of each file the codes from a place to another."""
+
     files: Sequence[Path]
-    low: int
-    high: int
+    starts: np.ndarray
+    ends: np.ndarray
     known: KnownPairs
     stored: "_Stored"
     dedup: DedupSettings
@@ -67,15 +72,16 @@ def estimate_pairs(
     progress: Progress,
 ) -> Estimated:
     """Return the distinct pairs of some files of codes, each with its count of equal values."""
-    mapped = [_mapped(path) for path in files]
     folders = [signed.folder for signed in numbering.signed]
     stored = _Stored(folders, numbering.ends, scratch / "positions.i64")
     numbering.position.tofile(stored.positions)
+    most = max(1, BLOCK_VALUES // (2 * dedup.permutations))
     blocks = [
-        _Block(files, low, high, known, stored, dedup) for low, high in _blocks(mapped, 0, END)
+        _Block(files, starts, ends, known, stored, dedup) for starts, ends in _blocks(files, most)
     ]
     parts, read, reused = [Pairs(np.empty(0, np.uint64), np.empty(0, np.int32), np.empty(0))], 0, 0
-    workers = worth(workers, sum(map(len, mapped)), share=WORKER_CODES)
+    codes = sum(path.stat().st_size for path in files) // CODE.itemsize
+    workers = worth(workers, codes, share=WORKER_CODES)
     for done, one in enumerate(map_pieces(_estimate, blocks, workers=workers)):
         parts.append(one.pairs)
         read, reused = read + one.signatures_read, reused + one.reused
@@ -84,27 +90,40 @@ def estimate_pairs(
     return Estimated(whole, read, reused)
 
 
+def _blocks(files: Sequence[Path], most: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield where blocks begin and end in each file, ascending, of about `most` codes together.
+
+    A code of several files is in one block. Where to cut is seen in some of the codes, evenly spread,
+    of each file: a block may be a sixteenth larger.
+    """
+    step = max(1, most // (16 * len(files)))
+    sample = np.sort(np.concatenate([np.array(_mapped(path)[::step]) for path in files]))
+    bounds = np.unique(sample[:: most // step])[1:]  # the first block begins with the lowest
+    cuts = np.empty((len(bounds) + 2, len(files)), np.int64)
+    for i, path in enumerate(files):
+        codes = _mapped(path)
+        cuts[:, i] = 0, *np.searchsorted(codes, bounds), len(codes)
+    for starts, ends in itertools.pairwise(cuts):
+        if (ends > starts).any():
+            yield starts, ends
+
+
 def _mapped(path: Path) -> np.ndarray:
-    return np.memmap(path, np.uint64, mode="r") if path.stat().st_size else np.empty(0, np.uint64)
+    """Map a file of codes; one at a time, since a thousand are more than a process may open."""
+    return np.memmap(path, CODE, mode="r") if path.stat().st_size else np.empty(0, CODE)
 
 
-def _blocks(files: Sequence[np.ndarray], low: int, high: int) -> Iterator[tuple[int, int]]:
-    """Yield ranges of codes, ascending, that hold at most BLOCK_CODES of all files together."""
-    count = sum(_place(codes, high) - _place(codes, low) for codes in files)
-    if count > BLOCK_CODES and high - low > 1:
-        yield from _blocks(files, low, (low + high) // 2)
-        yield from _blocks(files, (low + high) // 2, high)
-    elif count:
-        yield low, high
-
-
-def _place(codes: np.ndarray, bound: int) -> int:
-    return len(codes) if bound == END else int(np.searchsorted(codes, np.uint64(bound)))
+def _parts(block: _Block) -> Iterator[np.ndarray]:
+    """Yield the codes of a block, file by file."""
+    for path, start, end in zip(
+        block.files, block.starts.tolist(), block.ends.tolist(), strict=True
+    ):
+        if end > start:
+            yield np.fromfile(path, CODE, end - start, offset=start * CODE.itemsize)
 
 
 def _estimate(block: _Block) -> Estimated:
-    mapped = [_mapped(path) for path in block.files]
-    codes = merge_codes(c[_place(c, block.low) : _place(c, block.high)] for c in mapped)
+    codes = merge_codes(_parts(block))
     agreeing, similarity, found = lookup(block.known.read(), codes)
     new = np.flatnonzero(~found)
     earlier, later = codes[new] >> np.uint64(32), codes[new] & np.uint64(0xFFFFFFFF)

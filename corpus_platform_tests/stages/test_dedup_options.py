@@ -404,7 +404,7 @@ def test_the_tables_do_not_depend_on_workers_or_on_how_the_work_is_cut(
     options = "split: {validation: 0.2}\n"
     usual = files(cluster(new_corpus(tmp_path / "1", shards, options)))
     monkeypatch.setattr(pair_join, "PIECE_ROWS", 7)
-    monkeypatch.setattr(estimating, "BLOCK_CODES", 5)
+    monkeypatch.setattr(estimating, "BLOCK_VALUES", 5 * 2 * 128)
     monkeypatch.setattr(comparing, "BUCKET_BYTES", 1500)
     assert files(cluster(new_corpus(tmp_path / "2", shards, options))) == usual
     assert local.worth(8, 100, share=30) == 3
@@ -420,7 +420,7 @@ def test_the_tables_are_the_same_for_any_number_of_processes(
     one = files(cluster(new_corpus(tmp_path / "1", shards)))
     for module in (pair_join, estimating, comparing):
         monkeypatch.setattr(module, "worth", lambda workers, work, *, share: workers)
-    monkeypatch.setattr(estimating, "BLOCK_CODES", 1000)
+    monkeypatch.setattr(estimating, "BLOCK_VALUES", 1000 * 2 * 128)
     monkeypatch.setattr(comparing, "BUCKET_BYTES", 10_000)
     many = new_corpus(tmp_path / "2", shards, "").settings.base / "corpus.yaml"
     many.write_text(many.read_text().replace("workers: 1", f"workers: {workers}"))
