@@ -96,9 +96,12 @@ def _numbers(
     shards = name_codes(batch.column(shard), same)
     rows = batch.column(row).to_numpy()
     numbers, known = np.zeros(len(rows), np.uint64), np.zeros(len(rows), np.bool_)
-    for one in np.unique(shards[shards >= 0]).tolist():
+    order = np.argsort(shards, kind="stable")  # a look at all rows for each shard is too slow
+    names, firsts = np.unique(shards[order], return_index=True)
+    for one, here in zip(names.tolist(), np.split(order, firsts[1:]), strict=True):
+        if one < 0:
+            continue
         start, end = numbering.bounds(one)
-        here = np.flatnonzero(shards == one)
         places = np.searchsorted(numbering.row[start:end], rows[here])
         found = places < end - start
         found[found] = numbering.row[start:end][places[found]] == rows[here][found]
