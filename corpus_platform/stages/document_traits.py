@@ -13,6 +13,7 @@ import polars as pl
 
 from corpus_platform.stages.cleaned_documents import DOCUMENTS, SURE_SCORE, UNSURE
 from corpus_platform.stages.project import Project
+from corpus_platform.stages.tables import read_parts
 
 __all__ = ["Labels", "Traits", "read_traits"]
 
@@ -44,27 +45,34 @@ class Traits(NamedTuple):
 
 
 def read_traits(project: Project, shards: Sequence[str]) -> Traits:
-    """Read the labels of all cleaned documents of some shards."""
+    """Read the labels of all cleaned documents of some shards; records may be large, so by parts."""
     sources, languages = _Names(), _Names()
-    rows, source, language, crawl = [], [], [], []
-    crawls = sorted({_crawl(shard) for shard in shards})
+    rows, source, language, sizes = [], [], [], []
     for shard in shards:
-        path = project.present("cleaned_documents", shard).path(DOCUMENTS)
-        table = pl.read_parquet(path, columns=["row", "lang", "lang_score", "meta"])
-        rows.append(table["row"].to_numpy())
-        named = table["meta"].str.json_path_match("$.source").fill_null(_crawl(shard))
-        source.append(sources.codes(named.str.slice(0, NAME_CHARS)))
-        sure = pl.col("lang_score").is_null() | (pl.col("lang_score") >= SURE_SCORE)
-        known = pl.when(sure).then(pl.col("lang")).otherwise(pl.lit(UNSURE))
-        language.append(languages.codes(table.select(known.fill_null(UNSURE)).to_series()))
-        crawl.append(np.full(len(table), crawls.index(_crawl(shard)), np.int32))
+        path, before = project.present("cleaned_documents", shard).path(DOCUMENTS), len(rows)
+        for part in read_parts(path, ["row", "lang", "lang_score", "meta"]):
+            table = pl.DataFrame(part)
+            rows.append(table["row"].to_numpy())
+            source.append(sources.codes(_sources(table["meta"], _crawl(shard))))
+            language.append(languages.codes(table.select(_LANGUAGE).to_series()))
+        sizes.append(sum(map(len, rows[before:])))
+    crawls = sorted({_crawl(shard) for shard in shards})
+    crawl = np.array([crawls.index(_crawl(shard)) for shard in shards], np.int32)
     return Traits(
-        np.cumsum([len(r) for r in rows], dtype=np.int64),
+        np.cumsum(sizes, dtype=np.int64),
         _joined(rows),
-        Labels(_joined(crawl, np.int32), crawls),
+        Labels(np.repeat(crawl, sizes), crawls),
         Labels(_joined(source, np.int32), sources.names),
         Labels(_joined(language, np.int32), languages.names),
     )
+
+
+_SURE = pl.col("lang_score").is_null() | (pl.col("lang_score") >= SURE_SCORE)
+_LANGUAGE = pl.when(_SURE).then(pl.col("lang")).otherwise(pl.lit(UNSURE)).fill_null(UNSURE)
+
+
+def _sources(meta: pl.Series, crawl: str) -> pl.Series:
+    return meta.str.json_path_match("$.source").fill_null(crawl).str.slice(0, NAME_CHARS)
 
 
 class _Names:

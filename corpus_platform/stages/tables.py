@@ -8,8 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-__all__ = ["TableWriter", "name_codes", "read_batches", "write_table"]
+__all__ = ["TableWriter", "name_codes", "read_batches", "read_parts", "write_table"]
 
+PART_BYTES = 1 << 26
 GROUP_BYTES = 1 << 24  # of tables that wait for a row group
 
 
@@ -90,6 +91,26 @@ def read_batches(
     with pq.ParquetFile(path) as file:
         for group in range(file.num_row_groups):
             yield from file.iter_batches(rows, row_groups=[group], columns=list(columns))
+
+
+def read_parts(path: Path, columns: Sequence[str]) -> Iterator[pa.Table]:
+    """Yield the columns of row groups that have at most PART_BYTES together, or of one."""
+    with pq.ParquetFile(path) as file:
+        groups, held = list[int](), 0
+        for group in range(file.num_row_groups):
+            size = _bytes(file.metadata.row_group(group), columns)
+            if groups and held + size > PART_BYTES:
+                yield file.read_row_groups(groups, columns=list(columns))
+                groups, held = [], 0
+            groups.append(group)
+            held += size
+        if groups:
+            yield file.read_row_groups(groups, columns=list(columns))
+
+
+def _bytes(group: pq.RowGroupMetaData, columns: Sequence[str]) -> int:
+    found = (group.column(i) for i in range(group.num_columns))
+    return sum(c.total_uncompressed_size for c in found if c.path_in_schema in columns)
 
 
 def name_codes(column: pa.Array, codes: Mapping[str, int]) -> np.ndarray:

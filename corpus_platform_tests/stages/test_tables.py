@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from corpus_platform.stages import tables
-from corpus_platform.stages.tables import TableWriter, name_codes, read_batches
+from corpus_platform.stages.tables import TableWriter, name_codes, read_batches, read_parts
 
 SCHEMA = pa.schema([pa.field("row", pa.int64()), pa.field("id", pa.string())])
 
@@ -49,6 +49,26 @@ def test_a_batch_ends_with_its_row_group(tmp_path: Path) -> None:
     _write(tmp_path / "table.parquet", [1, 1, 5, 1])
     batches = read_batches(tmp_path / "table.parquet", ["row"], rows=3)
     assert [b.column("row").to_pylist() for b in batches] == [[0], [1], [2, 3, 4], [5, 6], [7]]
+
+
+@pytest.mark.parametrize(
+    ("most", "parts"),
+    [(0, [1000] * 5), (20_000, [2000, 2000, 1000]), (1 << 20, [5000])],
+)
+def test_parts_are_row_groups_that_have_few_bytes_together(
+    most: int, parts: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand rows have 8,000 bytes, and some for how they are written."""
+    monkeypatch.setattr(tables, "PART_BYTES", most)
+    _write(tmp_path / "table.parquet", [1000] * 5)
+    found = list(read_parts(tmp_path / "table.parquet", ["row"]))
+    assert [part.num_rows for part in found] == parts
+    assert [row for part in found for row in part["row"].to_pylist()] == list(range(5000))
+
+
+def test_a_file_without_rows_has_no_parts(tmp_path: Path) -> None:
+    _write(tmp_path / "table.parquet", [])
+    assert list(read_parts(tmp_path / "table.parquet", ["row"])) == []
 
 
 @pytest.mark.parametrize(
