@@ -15,11 +15,8 @@ LINE = tuple(i / 40 for i in range(41))
 
 
 def dedup_metadata(artifact: Artifact) -> dict[str, dg.MetadataValue | str | float]:
-    """Return the report of the clusters; nothing where they were made before there was one."""
-    path = artifact.path(REPORT_FILE)
-    if not path.is_file():
-        return {}
-    report: DedupReport = json.loads(path.read_bytes())
+    """Return the report of the clusters."""
+    report: DedupReport = json.loads(artifact.path(REPORT_FILE).read_bytes())
     shown = sections(report, _curve(report["banding"]))
     return {
         **plotted_numbers(report),

@@ -26,10 +26,6 @@ def _artifact(folder: Path) -> Artifact:
     return Artifact(folder, Entry.__new__(Entry))
 
 
-def test_clusters_without_a_report_have_no_sections(tmp_path: Path) -> None:
-    assert dedup_metadata(_artifact(tmp_path)) == {}
-
-
 def test_sections_are_markdown_and_numbers_plot(tmp_path: Path) -> None:
     (tmp_path / REPORT_FILE).write_text(json.dumps(report()))
     found = dedup_metadata(_artifact(tmp_path))
