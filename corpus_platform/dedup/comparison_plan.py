@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from corpus_platform.dedup.clusters import components
+from corpus_platform.dedup.hashes import distinct
 
 __all__ = ["ComparisonPlan", "plan_comparisons"]
 
@@ -40,6 +41,6 @@ def plan_comparisons(
     order = np.lexsort((pairs[:, 0], pairs[:, 1], component[pairs[:, 0]]))
     buckets = fill_buckets(array(pairs[order], np.int64), array(sizes, np.int64), budget)
     ends = np.concatenate([pairs[order, 0], pairs[order, 1]])
-    held = np.unique(np.tile(buckets, 2) * len(sizes) + ends)
+    held = distinct(np.tile(buckets, 2) * len(sizes) + ends)
     text_buckets, documents = np.divmod(held, max(1, len(sizes)))
     return ComparisonPlan(order, buckets, text_buckets, documents)

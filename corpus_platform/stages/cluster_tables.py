@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from corpus_platform.dedup.clusters import EXACT, KEPT, NEAR
+from corpus_platform.dedup.hashes import distinct
 from corpus_platform.dedup.split import Split
 from corpus_platform.document import CLUSTERS, COMPARED, EDGES, LEAKS
 from corpus_platform.stages.deciding import Outcome
@@ -33,7 +34,7 @@ IDS = 1 << 16  # taken at a time: an array of strings holds no more than 2 GB
 def cluster_tables(outcome: Outcome) -> Iterator[tuple[str, pa.Table]]:
     """Yield each shard with its rows, one a document, in key order."""
     numbering, decisions = outcome.numbering, outcome.decisions
-    twins = np.unique(decisions.twin[decisions.twin >= 0])
+    twins = distinct(decisions.twin[decisions.twin >= 0])
     twin_ids = _ids(numbering, np.sort(numbering.position[twins]))
     positions = np.sort(numbering.position[twins])
     names = pa.array(numbering.shards, pa.string())
@@ -89,7 +90,7 @@ def write_leaks(path: Path, outcome: Outcome) -> int:
     held_out = outcome.split[ends] == Split.VALIDATION
     ends = np.where(held_out[:, :1], ends, ends[:, ::-1])
     a, b = numbering.position[ends[:, 0]], numbering.position[ends[:, 1]]
-    involved = np.unique(np.concatenate([a, b]))
+    involved = distinct(np.concatenate([a, b]))
     ids, names = _ids(numbering, involved), pa.array(numbering.shards, pa.string())
     columns = {}
     for prefix, at in (("", a), ("train_", b)):

@@ -14,6 +14,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from corpus_platform.dedup.hashes import distinct
 from corpus_platform.dedup.signing import Signer
 from corpus_platform.dedup.split import Split, assign_split, content_keys
 from corpus_platform.dedup.verification import jaccard
@@ -345,7 +346,7 @@ def _languages(
     for shard in shards:
         numbers = project.present("cleaned_documents", shard).numbers
         documents.update({n: int(v) for n, v in numbers.items() if n.startswith("language/")})
-    in_table = traits.language.counts(np.unique(position[position >= 0]))
+    in_table = traits.language.counts(distinct(position[position >= 0]))
     for name, count in sorted(documents.items()):
         if name.endswith("/documents"):
             yield name, count

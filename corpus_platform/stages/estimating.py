@@ -14,6 +14,7 @@ import numpy as np
 
 from corpus_platform.config import DedupSettings
 from corpus_platform.dedup.bands import merge_codes
+from corpus_platform.dedup.hashes import distinct
 from corpus_platform.dedup.verification import agreements
 from corpus_platform.engines.local import map_pieces, worth
 from corpus_platform.stages.known_pairs import KnownPairs, Pairs, lookup
@@ -98,7 +99,7 @@ def _blocks(files: Sequence[Path], most: int) -> Iterator[tuple[np.ndarray, np.n
     """
     step = max(1, most // (16 * len(files)))
     sample = np.sort(np.concatenate([np.array(_mapped(path)[::step]) for path in files]))
-    bounds = np.unique(sample[:: most // step])[1:]  # the first block begins with the lowest
+    bounds = distinct(sample[:: most // step])[1:]  # the first block begins with the lowest
     cuts = np.empty((len(bounds) + 2, len(files)), np.int64)
     for i, path in enumerate(files):
         codes = _mapped(path)
@@ -127,7 +128,7 @@ def _estimate(block: _Block) -> Estimated:
     agreeing, similarity, found = lookup(block.known.read(), codes)
     new = np.flatnonzero(~found)
     earlier, later = codes[new] >> np.uint64(32), codes[new] & np.uint64(0xFFFFFFFF)
-    numbers = np.unique(np.concatenate([earlier, later])).astype(np.int64)
+    numbers = distinct(np.concatenate([earlier, later])).astype(np.int64)
     values = _signatures(block.stored, numbers, block.dedup)
     a, b = np.searchsorted(numbers, earlier), np.searchsorted(numbers, later)
     for start in range(0, len(new), GATHERED):

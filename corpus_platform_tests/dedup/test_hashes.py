@@ -17,3 +17,5 @@ def test_the_input_stays_as_it_is() -> None:
 def test_distinct_values_are_ascending() -> None:
     assert distinct(np.array([3, 2**64 - 1, 3, 0, 3], np.uint64)).tolist() == [0, 3, 2**64 - 1]
     assert distinct(np.empty(0, np.uint64)).tolist() == []
+    found = distinct(np.array([7, -1, 7], np.int64))
+    assert (found.tolist(), found.dtype) == ([-1, 7], np.int64)
