@@ -523,6 +523,7 @@ def warm() -> None:
     """
     from corpus_platform.dedup.warming import warm_kernels  # numba takes 0.6 s to load
 
+    click.echo("compiling what is not compiled yet: up to a minute", err=True)
     found = warm_kernels()
     for kernel in found:
         click.echo(f"{'compiled' if kernel.compiled else 'found':8}  {kernel.name}")

@@ -63,15 +63,18 @@ class DedupSettings(Section):
             if "rows" in self.model_fields_set:
                 raise ValueError("bands: auto chooses rows itself; leave rows out")
         elif self.bands * self.rows != self.permutations:
+            bands, rows = fewest_bands(self.permutations, self.threshold, AUTO_RECALL)
             raise ValueError(
                 f"bands * rows = {self.bands} * {self.rows} = {self.bands * self.rows},"
-                f" but permutations = {self.permutations}"
+                f" but permutations = {self.permutations}; take bands: {bands} and rows: {rows},"
+                " or bands: auto without rows"
             )
         if self.recall < 0.1:
             bands, rows = self.banding
             raise ValueError(
                 f"bands = {bands}, rows = {rows} finds only {self.recall:.5f} of the pairs"
-                f" at threshold {self.threshold}; take more bands of fewer rows"
+                f" at threshold {self.threshold}; take more bands of fewer rows, or bands: auto"
+                " without rows"
             )
         return self
 

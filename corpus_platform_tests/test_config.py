@@ -240,7 +240,7 @@ def test_a_mistake_is_answered_with_file_key_and_value(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("dedup: {bands: 17}", "dedup: bands * rows = 17 * 8 = 136, but permutations = 128"),
+        ("dedup: {bands: 17}", "dedup: bands * rows = 17 * 8 = 136, but permutations = 128; take bands: 16 and rows: 8, or bands: auto without rows"),
         ("dedup: {bands: 1, rows: 128}", "dedup: bands = 1, rows = 128 finds only 0.00000"),
         ("clean: {preset: [too_short, nope]}", "clean: preset: no rule 'nope'"),
         ("clean: {preset: [too_short, too_short]}", "clean: preset: a rule is named twice"),

@@ -86,7 +86,7 @@ def _latest_clusters(project: Project) -> Artifact:
     key = read_pointer(latest_path(project)).get("key")
     artifact = project.store.find(CLUSTERS, None, key) if isinstance(key, str) else None
     if artifact is None:
-        raise Uncleared(CLUSTERS, None, gate="current", reason="never made; materialize it first")
+        raise Uncleared(CLUSTERS, None, gate="current", reason="never made; `corpus run` makes it")
     return artifact
 
 

@@ -5,12 +5,14 @@ process leaves: the next one goes on with it.
 """
 
 import contextlib
+import logging
 import queue
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 from corpus_platform.config import Settings
 from corpus_platform.errors import CorpusError, UsageError
@@ -28,6 +30,9 @@ Progressed = Callable[[str, int, int | None], None]  # shard, bytes there, bytes
 STOPPING_SECONDS = 4.0  # a thread that waits for a silent server is not waited for longer
 
 
+_log = logging.getLogger(__name__)
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What became of one shard: its report, or why there is none."""
@@ -38,14 +43,23 @@ class Outcome:
 
 
 def list_shards(project: Project, *, hurried: bool = False) -> list[Shard]:
-    """Return the shards that the sources of a project list now; `hurried`: or give up soon."""
-    settings = project.settings
-    return discover_some(
+    """Return the shards that the sources of a project list now; `hurried`: or give up soon.
+
+    A warning names a pattern of `dedup.priority` that no shard matches.
+    """
+    settings, registered = project.settings, project.registry.all()
+    found = discover_some(
         settings.sources,
         settings.base,
-        registered=project.registry.all(),
+        registered=registered,
         remote=project.remote.hurried() if hurried else project.remote,
     )
+    keys = {*registered, *(shard.key for shard in found)}
+    for pattern in settings.dedup.priority:
+        if not any(fnmatchcase(key, pattern) for key in keys):
+            words = "matches no shard; it has to match all of CRAWL/FILE, like '2026-40/*'"
+            _log.warning("dedup.priority: %r %s", pattern, words)
+    return found
 
 
 def shards_to_fetch(

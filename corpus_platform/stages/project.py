@@ -438,11 +438,20 @@ def _differences(old: Json, new: Json, *, above: str = "") -> Iterator[str]:
         elif name not in new:
             yield f"{above}{name} is gone"
         elif before != after:
-            yield f"{above}{name.strip('_')} changed from {_short(before)} to {_short(after)}"
+            was, now = _short(str(before), str(after))
+            yield f"{above}{name.strip('_')} changed from {was} to {now}"
 
 
-def _short(value: object) -> str:
-    text = str(value)
+def _short(before: str, after: str) -> tuple[str, str]:
+    """Return two texts, long ones cut to their beginning or, where that is the same, what differs."""
+    if _begin(before) != _begin(after) or before == after:
+        return _begin(before), _begin(after)
+    pairs = enumerate(zip(before, after, strict=False))
+    same = next((i for i, (a, b) in pairs if a != b), min(len(before), len(after)))
+    return f"…{_begin(before[same:])}", f"…{_begin(after[same:])}"
+
+
+def _begin(text: str) -> str:
     return text if len(text) <= 40 else text[:12] + "…"
 
 

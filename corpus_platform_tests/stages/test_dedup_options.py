@@ -16,6 +16,7 @@ from corpus_platform.engines import local
 from corpus_platform.errors import SettingsError
 from corpus_platform.settings_file import load_settings
 from corpus_platform.stages import comparing, estimating, pair_join
+from corpus_platform.stages.fetching import list_shards
 from corpus_platform.stages.project import Report
 from corpus_platform_tests.stages.near_copies import (
     add_shards,
@@ -56,6 +57,16 @@ def test_the_first_pattern_that_matches_gives_the_priority(tmp_path: Path) -> No
     shards = {A: [prose(1)], B: [prose(1)], "2026-40/c": [prose(1)]}
     options = "dedup: {priority: ['*/c*', '*/b*', '*']}\n"
     assert _kept(cluster(new_corpus(tmp_path, shards, options))) == ["2026-40/c#0"]
+
+
+def test_a_pattern_that_no_shard_matches_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = "dedup: {priority: [b, '*/b*']}\n"
+    list_shards(new_corpus(tmp_path, {A: [prose(1)], B: [prose(1)]}, options))
+    said = {r.getMessage() for r in caplog.records if "priority" in r.getMessage()}
+    words = "matches no shard; it has to match all of CRAWL/FILE, like '2026-40/*'"
+    assert said == {f"dedup.priority: 'b' {words}"}
 
 
 def test_the_longest_of_similar_documents_stays(tmp_path: Path) -> None:

@@ -82,6 +82,19 @@ def test_another_unicode_is_another_generation_with_that_reason(
     )
 
 
+def test_of_long_settings_that_begin_alike_the_reason_says_where_they_differ(
+    finished: Path,
+) -> None:
+    signed = open_project(load_settings(finished)).artifact("minhash_signatures", THIRD)
+    assert signed is not None
+    settings = load_settings(finished)
+    raw = settings.model_copy(update={"dedup": DedupSettings(exact="raw")})
+    reason = open_project(raw).difference("minhash_signatures", THIRD, signed)
+    before, after = reason.split("setting scheme changed from ")[1].split(" to ")[:2]
+    assert before.startswith("…folded")
+    assert after.startswith("…raw")
+
+
 def test_other_permutations_are_another_generation(finished: Path) -> None:
     with finished.open("a", encoding="utf-8") as file:
         file.write("dedup: {permutations: 64, bands: 16, rows: 4}\n")
