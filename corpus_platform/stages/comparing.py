@@ -1,8 +1,9 @@
 """Compares texts: the exact Jaccard similarity of pairs of documents, by their shingles.
 
 Texts are fetched in one pass over the shards, of which only the row groups that hold some are read,
-and laid on scratch by bucket; a bucket is then compared in memory. Nothing is read at random, and
-memory is that of one bucket a worker, whatever the corpus has.
+and laid on scratch by bucket; a bucket is then compared in memory. A document of several buckets is
+laid there as its set of shingles, so that no text is cut twice. Nothing is read at random, and memory
+is that of one bucket a worker, whatever the corpus has.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,15 +33,19 @@ WORKER_BYTES = 1 << 26  # of text that a worker of its own is worth
 class _Fetch(NamedTuple):
     cleaned: Path
     rows: np.ndarray  # ascending
+    as_set: np.ndarray  # bool, one a row
     target: Path
+    dedup: DedupSettings
 
 
 class _Segment(NamedTuple):
-    """Texts of one bucket in the file of one shard: where each begins, and its bytes."""
+    """What a bucket has in the file of one shard: where each begins, its bytes, and whether these
+    are a text or a set of shingles."""
 
     path: Path
     starts: np.ndarray
     lengths: np.ndarray
+    as_set: np.ndarray
     documents: np.ndarray
 
 
@@ -108,13 +113,16 @@ def _fetch(
 
     plan.documents index `positions`.
     """
+    as_set = np.bincount(plan.documents, minlength=len(positions)) > 1
     order = np.argsort(positions)
     shards = list(numbering.by_shard(positions[order]))
     pieces = [
         _Fetch(
             project.present("cleaned_documents", numbering.shards[s]).path(DOCUMENTS),
             numbering.row[positions[order[part]]],
+            as_set[order[part]],
             scratch / f"texts-{s}",
+            project.settings.dedup,
         )
         for s, part in shards
     ]
@@ -133,17 +141,22 @@ def _fetch(
     for low, high in zip(opens, [*opens[1:], len(documents)], strict=True):
         held = documents[low:high]
         path = pieces[shard_of[held[0]]].target
-        segments[buckets[low]].append(_Segment(path, starts[held], lengths[held], held))
+        segment = _Segment(path, starts[held], lengths[held], as_set[held], held)
+        segments[buckets[low]].append(segment)
     return segments
 
 
 def _copy_texts(piece: _Fetch) -> list[int]:
-    """Write the texts of some rows, one after the other; return their lengths in bytes."""
+    """Write the texts or sets of some rows, one after the other; return their lengths in bytes."""
+    signer = Signer(piece.dedup)
+    groups = _groups(piece.cleaned, piece.rows, ("text",))
+    texts = (text for table in groups for text in table["text"])
     with piece.target.open("wb") as target:
         return [
-            target.write(text.as_buffer())
-            for table in _groups(piece.cleaned, piece.rows, ("text",))
-            for text in table["text"]
+            target.write(
+                signer.shingle_sets([text.as_py()])[0].data if as_set else text.as_buffer()
+            )
+            for text, as_set in zip(texts, piece.as_set.tolist(), strict=True)
         ]
 
 
@@ -175,15 +188,28 @@ def _may_hold(group: pq.RowGroupMetaData, rows: np.ndarray) -> bool:
 
 def _compare(bucket: _Bucket) -> np.ndarray:
     """Return the similarity of each pair of a bucket."""
-    texts, documents = [], []
-    for segment in bucket.segments:
-        with segment.path.open("rb") as file:
-            for start, length in zip(segment.starts, segment.lengths, strict=True):
-                file.seek(start)
-                texts.append(file.read(length).decode())
-        documents.append(segment.documents)
+    texts, sets = list[str](), list[np.ndarray]()
+    of_texts, of_sets = list[int](), list[int]()
+    for document, as_set, found in _read(bucket.segments):
+        if as_set:
+            sets.append(np.frombuffer(found, np.uint64))
+            of_sets.append(document)
+        else:
+            texts.append(found.decode())
+            of_texts.append(document)
     flat, ends = Signer(bucket.dedup).shingle_sets(texts)
-    held = np.concatenate(documents)
+    more = np.cumsum([len(one) for one in sets], dtype=np.int64) + len(flat)
+    flat, ends = np.concatenate([flat, *sets]), np.concatenate([ends, more])
+    held = np.array([*of_texts, *of_sets], np.int64)
     order = np.argsort(held)
     pairs = order[np.searchsorted(held[order], bucket.pairs)]
     return compare_sets(flat, np.concatenate(([0], ends[:-1])), ends, pairs)
+
+
+def _read(segments: Sequence[_Segment]) -> Iterator[tuple[int, bool, bytes]]:
+    """Yield each document of a bucket, whether it is a set, and its bytes."""
+    for path, *columns in segments:
+        with path.open("rb") as file:
+            for start, length, as_set, document in zip(*columns, strict=True):
+                file.seek(start)
+                yield int(document), bool(as_set), file.read(length)
