@@ -24,6 +24,8 @@ SIGMAS = 6.0
 # Distinct texts of a cluster that may be as large a share as they like: in a corpus of a thousand
 # pages a small family of near-copies is already some per cent.
 SMALL_CLUSTER = 20
+# Below this it only warns: a licence that 53 packages carry is no runaway among 6,000 pages.
+LARGE_CLUSTER = 100
 
 
 @dataclass(frozen=True)
@@ -258,9 +260,9 @@ def _largest_cluster(numbers: Numbers, checks: ChecksSettings) -> Finding:
     passed = largest < SMALL_CLUSTER or value <= limit
     reason = (
         f"the largest cluster has {largest:,.0f} of {texts:,.0f} distinct texts ({value:.4f}),"
-        f" limit {limit}; fewer than {SMALL_CLUSTER} pass"
+        f" limit checks.max_cluster_share {limit}; it blocks from {LARGE_CLUSTER} texts on"
     )
-    few = texts < checks.min_records
+    few = texts < checks.min_records or largest < LARGE_CLUSTER
     return Finding(
         "largest_cluster", passed, reason, value=value, limit=limit, warns=few and not passed
     )
@@ -425,7 +427,8 @@ GATES: dict[str, tuple[Gate, ...]] = {
         Gate("canaries", "All copies planted into the comparison are found.", _canaries),
         Gate(
             "largest_cluster",
-            f"A cluster of near-copies from {SMALL_CLUSTER} texts on is at most a share of all texts.",
+            f"A cluster of near-copies is at most a share of all texts; with {SMALL_CLUSTER} texts or more it"
+            f" warns, from {LARGE_CLUSTER} on it blocks.",
             _largest_cluster,
         ),
         _zero(

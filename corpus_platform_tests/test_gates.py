@@ -352,10 +352,13 @@ def test_leaks_are_told_with_the_pairs_that_are_listed() -> None:
     ("largest", "texts", "passed", "warns"),
     [
         (20, 2000, True, False),  # 0.01
-        (21, 2000, False, False),
-        (20, 1999, False, False),
-        (19, 100, True, False),  # a small cluster is no runaway
-        (20, 100, False, False),
+        (101, 10_000, False, False),
+        (100, 9_999, False, False),
+        (100, 10_000, True, False),
+        (99, 9_000, False, True),  # a small family is no runaway
+        (21, 2000, False, True),
+        (19, 100, True, False),
+        (20, 100, False, True),
         (99, 99, False, True),  # few texts
         (0, 0, True, False),
     ],
