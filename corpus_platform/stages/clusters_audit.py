@@ -230,7 +230,7 @@ def _digests(project: Project, numbering: Numbering) -> np.ndarray:
     digests = np.empty((len(numbering), 32), np.uint8)
     for shard, signed in enumerate(numbering.signed):
         start, _ = numbering.bounds(shard)
-        keys, documents = exact_rows(signed, project.settings.dedup).read(0)
+        keys, documents = exact_rows(signed.folder, project.settings.dedup).read(0)
         digests[numbering.number[start + documents.astype(np.int64)]] = keys
     return digests
 

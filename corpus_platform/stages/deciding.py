@@ -150,7 +150,7 @@ class _Deciding:
         """Return the keyed hash of each document's exact key."""
         keys = np.empty(len(self._numbering), np.uint64)
         for shard, signed in enumerate(self._numbering.signed):
-            digests, places = exact_rows(signed, self._dedup).read(0)
+            digests, places = exact_rows(signed.folder, self._dedup).read(0)
             start, _ = self._numbering.bounds(shard)
             number = self._numbering.number[start + places.astype(np.int64)]
             keys[number] = content_keys(digests, self._split.seed)

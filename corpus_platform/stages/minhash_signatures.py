@@ -26,7 +26,6 @@ from corpus_platform.formats.bucket_rows import BucketRows, write_bucket_rows
 from corpus_platform.stages.cleaned_documents import DOCUMENTS
 from corpus_platform.stages.project import Product, Progress, Project, Report, Stage, quiet
 from corpus_platform.stages.tables import TableWriter, read_batches
-from corpus_platform.storage.artifacts import Artifact
 from corpus_platform.storage.manifest import Json
 from corpus_platform.text.folding import fold
 
@@ -54,14 +53,14 @@ BATCH = 256  # documents signed at a time
 GROUP_ROWS = 1 << 16  # of the table, whose columns are read for themselves
 
 
-def band_rows(artifact: Artifact, dedup: DedupSettings) -> BucketRows:
+def band_rows(folder: Path, dedup: DedupSettings) -> BucketRows:
     """Open the band hashes of a shard; those of another scheme or banding are refused."""
-    return BucketRows(artifact.path(BAND_FILE), scheme=_band_scheme(dedup))
+    return BucketRows(folder / BAND_FILE, scheme=_band_scheme(dedup))
 
 
-def exact_rows(artifact: Artifact, dedup: DedupSettings) -> BucketRows:
+def exact_rows(folder: Path, dedup: DedupSettings) -> BucketRows:
     """Open the exact keys of a shard."""
-    return BucketRows(artifact.path(EXACT_FILE), scheme=_exact_scheme(dedup))
+    return BucketRows(folder / EXACT_FILE, scheme=_exact_scheme(dedup))
 
 
 def signature_values(folder: Path, dedup: DedupSettings) -> np.ndarray:

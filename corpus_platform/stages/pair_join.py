@@ -28,7 +28,6 @@ from corpus_platform.stages.minhash_signatures import (
 )
 from corpus_platform.stages.numbering import Numbering
 from corpus_platform.stages.project import Progress
-from corpus_platform.storage.artifacts import Artifact
 
 __all__ = ["Copies", "Found", "find_copies", "find_pairs"]
 
@@ -41,7 +40,7 @@ SEARCH_CAP = 1024  # members of a bucket with which a validation document is com
 class _Sources:
     """What all pieces read: the shards' files, and per position its number and what it is."""
 
-    signed: Sequence[Artifact]
+    folders: Sequence[Path]  # of the signatures, by shard
     ends: np.ndarray
     numbers: Path  # int64 [positions]
     marks: Path  # uint8 [positions], see below
@@ -150,7 +149,11 @@ def _sources(
     numbering.number.tofile(scratch / "numbers.i64")
     marks.tofile(scratch / "marks.u8")
     return _Sources(
-        numbering.signed, numbering.ends, scratch / "numbers.i64", scratch / "marks.u8", dedup
+        [signed.folder for signed in numbering.signed],
+        numbering.ends,
+        scratch / "numbers.i64",
+        scratch / "marks.u8",
+        dedup,
     )
 
 
@@ -178,7 +181,7 @@ def _first_band_keys(numbering: Numbering, dedup: DedupSettings) -> list[bytes]:
 
 def _first_exact_key(numbering: Numbering, dedup: DedupSettings) -> bytes:
     shard, place = _first_place(numbering)
-    keys, documents = exact_rows(numbering.signed[shard], dedup).read(0)
+    keys, documents = exact_rows(numbering.signed[shard].folder, dedup).read(0)
     return keys[documents == place][0].tobytes()
 
 
@@ -214,7 +217,7 @@ def _join(piece: _Piece) -> _Joined:
 
 
 def _gather(
-    piece: _Piece, open_rows: Callable[[Artifact, DedupSettings], BucketRows]
+    piece: _Piece, open_rows: Callable[[Path, DedupSettings], BucketRows]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
     """Return keys, numbers and marks of the rows of a piece over all shards, and the bytes read."""
     sources = piece.sources
@@ -223,8 +226,8 @@ def _gather(
     )
     all_marks = np.memmap(sources.marks, np.uint8, mode="r") if sources.ends[-1] else np.empty(0)
     keys, numbers, marks, bytes_read, start = [], [], [], 0, 0
-    for artifact, end in zip(sources.signed, sources.ends.tolist(), strict=True):
-        rows = open_rows(artifact, sources.dedup)
+    for folder, end in zip(sources.folders, sources.ends.tolist(), strict=True):
+        rows = open_rows(folder, sources.dedup)
         found = rows.read(piece.section, piece.first, piece.last)
         bytes_read += rows.bytes_read
         places = found.documents.astype(np.int64) + start

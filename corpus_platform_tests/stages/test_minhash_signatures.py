@@ -58,7 +58,7 @@ def test_a_row_holds_128_values_in_16_bands_and_the_hash_of_the_folded_text(
     row = pq.read_table(signed.path("signatures.parquet")).slice(0, 1).to_pylist()[0]
     values = np.load(signed.path("values.npy"))
     assert (values.dtype, values.shape) == (np.dtype("<u4"), (37, 128))
-    bands = band_rows(signed, project.settings.dedup).read(15)
+    bands = band_rows(signed.folder, project.settings.dedup).read(15)
     assert bands.keys.shape == (37, 8)
     assert sorted(bands.documents.tolist()) == list(range(37))
     assert row["bytes"] == len(text)
@@ -107,9 +107,9 @@ def test_bands_of_another_scheme_are_refused_by_name(finished: Path) -> None:
     signed = open_project(load_settings(finished)).artifact("minhash_signatures", THIRD)
     assert signed is not None
     with pytest.raises(StorageError, match=r"datasketch.*cannot be mixed"):
-        band_rows(signed, DedupSettings(scheme="datasketch"))
+        band_rows(signed.folder, DedupSettings(scheme="datasketch"))
     with pytest.raises(StorageError, match=r"bands=32x4.*cannot be mixed"):
-        band_rows(signed, DedupSettings(bands=32, rows=4))
+        band_rows(signed.folder, DedupSettings(bands=32, rows=4))
 
 
 def test_signatures_of_another_scheme_are_refused_by_name(finished: Path) -> None:
