@@ -56,7 +56,10 @@ Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
 class Fields(Section):
     """Names of the source's fields; everything else of a record goes to `meta`."""
 
-    id: str = Field("id", description="Identifier; where it is missing or has more than 1,024 characters, `<shard>:<row>` counts.")
+    id: str = Field(
+        "id",
+        description="Identifier; where it is missing or has more than 1,024 characters, `<shard>:<row>` counts.",
+    )
     url: str = Field("url", description="Address; may be missing.")
     text: str = Field("text", description="The text; a record without one goes to the quarantine.")
     lang: str = Field("lang", description="Language code (`code` for programs); may be missing.")

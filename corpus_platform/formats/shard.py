@@ -54,14 +54,16 @@ class ShardRecords:
 
     def __iter__(self) -> Iterator[list[Document | Rejected]]:
         batch: list[Document | Rejected] = []
-        characters = 0
+        characters = meta = 0  # apart: what a batch holds of usual records stays as it was
         try:
             for record in self._records():
                 batch.append(record)
-                characters += len(record.text) if isinstance(record, Document) else 0
-                if len(batch) == _BATCH_RECORDS or characters >= _BATCH_CHARACTERS:
+                if isinstance(record, Document):
+                    characters += len(record.text)
+                    meta += len(record.meta)
+                if len(batch) == _BATCH_RECORDS or max(characters, meta) >= _BATCH_CHARACTERS:
                     yield batch
-                    batch, characters = [], 0
+                    batch, characters, meta = [], 0, 0
         except DamagedShard:
             if batch:  # whoever looks at a cut shard sees what stands before the cut
                 yield batch

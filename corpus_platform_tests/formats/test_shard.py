@@ -403,6 +403,12 @@ def test_batches_end_at_a_thousand_records_or_eight_million_characters(tmp_path:
     assert [len(batch) for batch in shard_of(large)] == [2, 2, 1]
 
 
+def test_fields_that_are_kept_as_meta_fill_a_batch_too(tmp_path: Path) -> None:
+    large = tmp_path / "large"
+    large.write_bytes(b'{"text":"a","more":"%s"}\n' % (b"a" * 5_000_000) * 5)
+    assert [len(batch) for batch in shard_of(large)] == [2, 2, 1]
+
+
 _VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
     lambda inner: (
