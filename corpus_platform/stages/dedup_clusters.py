@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from corpus_platform.document import CLUSTERS
+from corpus_platform.errors import StorageError
 from corpus_platform.stages.cluster_report import write_report
 from corpus_platform.stages.cluster_tables import cluster_tables, write_leaks, write_pairs
 from corpus_platform.stages.clusters_audit import measure_clusters
@@ -63,12 +64,20 @@ def cluster_documents(project: Project, *, progress: Progress = quiet) -> Report
 
 @contextlib.contextmanager
 def _scratch(project: Project) -> Generator[Path]:
-    """Give an empty folder for what is not kept; the lease says that nobody else has it."""
+    """Give an empty folder for what is not kept; the lease says that nobody else has it.
+
+    Raises StorageError where files cannot be written or are gone.
+    """
     scratch = project.store.root / "scratch" / ASSET
     shutil.rmtree(scratch, ignore_errors=True)  # of a run that was killed
     scratch.mkdir(parents=True)
     try:
         yield scratch
+    except OSError as error:  # numpy names no file where a disk is full
+        raise StorageError(
+            f"{ASSET}: {error}; it writes below {scratch}: make room there, let nothing else clear"
+            " it, and run again"
+        ) from error
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 

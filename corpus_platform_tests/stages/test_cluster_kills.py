@@ -1,13 +1,19 @@
 """The clusters' stage killed with SIGKILL in each of its steps, and run again."""
 
+import errno
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from corpus_platform.errors import StorageError
 from corpus_platform.settings_file import load_settings
+from corpus_platform.stages import deciding
 from corpus_platform.stages.chain import open_project
+from corpus_platform.stages.pair_join import Found
 from corpus_platform_tests.stages.near_copies import changed, cluster, files, new_corpus, prose
 
 # Runs the stage, and dies where a function of it is called for the n-th time.
@@ -65,3 +71,26 @@ def test_a_killed_run_leaves_nothing_that_changes_the_next(
     assert files(cluster(project)) == files(usual)
     assert not list((project.store.root / "scratch").rglob("*.pairs"))
     assert cluster(project).made is False
+
+
+@pytest.mark.parametrize("fault", ["full", "cleared"])
+def test_a_disk_that_is_full_or_cleared_ends_it_in_words(
+    fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = new_corpus(tmp_path, {"2026-40/1": [prose(1), changed(prose(1), 1)]})
+    scratch = project.store.root / "scratch" / "dedup_clusters"
+    real = deciding.find_pairs
+
+    def failing(*given: Any, **options: Any) -> Found:  # Any: passed on
+        if fault == "full":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        shutil.rmtree(scratch)
+        return real(*given, **options)
+
+    monkeypatch.setattr(deciding, "find_pairs", failing)
+    words = {"full": "No space left on device", "cleared": "No such file"}[fault]
+    with pytest.raises(StorageError, match=f"{words}.*writes below {scratch}: make room there"):
+        cluster(project)
+    assert not scratch.exists()
+    monkeypatch.undo()
+    assert cluster(project).artifact.manifest.ledger["near_copies"] == 1
