@@ -4,8 +4,9 @@ All rows are held against cleaned documents, exact keys and verdicts; similariti
 and leaks are computed from the texts for a sample.
 """
 
+import contextlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,7 +25,7 @@ from corpus_platform.stages.clusters_files import CLUSTER_FILE, EDGE_FILE, LEAK_
 from corpus_platform.stages.comparing import read_texts
 from corpus_platform.stages.dedup_verdicts import VERDICT_FILE, find_verdict
 from corpus_platform.stages.document_traits import Traits, read_traits
-from corpus_platform.stages.minhash_signatures import exact_rows
+from corpus_platform.stages.minhash_signatures import SIGNATURE_FILE, exact_rows
 from corpus_platform.stages.numbering import Numbering, number_documents
 from corpus_platform.stages.project import Project
 from corpus_platform.stages.tables import name_codes
@@ -36,6 +37,7 @@ from corpus_platform.storage.registry import key_order
 __all__ = ["measure_clusters"]
 
 SAMPLED_PAIRS = 50  # twins, edges, leaks, whose similarity is computed from the texts
+SAMPLED_BYTES = 1 << 26  # of these texts; their shingles take up to eight times as much
 ROWS = 1 << 18  # read at a time
 PLACE_BITS = 40  # a document as one number: shard << 40 | row
 KINDS, SPLITS = ("exact", "near"), ("train", "validation")  # 1, 2; 0 none, 3 another
@@ -297,7 +299,7 @@ def _sample(table: pl.LazyFrame, columns: Sequence[str]) -> pl.DataFrame:
 
 def _count_wrong(project: Project, sample: pl.DataFrame) -> int:
     """Count pairs (shard, row, shard, row, similarity) that are not as similar as that."""
-    rows = list(sample.iter_rows())
+    rows = _affordable(project, list(sample.iter_rows()))
     shingles = dict(_shingles_of(project, [p for a, b, c, d, _ in rows for p in ((a, b), (c, d))]))
     wrong = 0
     for shard_a, row_a, shard_b, row_b, similarity in rows:
@@ -305,6 +307,34 @@ def _count_wrong(project: Project, sample: pl.DataFrame) -> int:
         known = a is not None and b is not None and similarity is not None
         wrong += not (known and abs(jaccard(a, b) - similarity) <= TOLERANCE)
     return wrong
+
+
+def _affordable(project: Project, rows: Sequence[tuple]) -> list[tuple]:
+    """Return the pairs whose texts have SAMPLED_BYTES together, the first one in any case."""
+    wanted = {p for a, b, c, d, _ in rows for p in ((a, b), (c, d)) if None not in p}
+    sizes = dict(_sizes(project, wanted))
+    chosen, seen, held = list[tuple](), set[tuple[str, int]](), 0
+    for row in rows:
+        new = {row[:2], row[2:4]} - seen
+        more = sum(sizes.get(document, 0) for document in new)
+        if chosen and held + more > SAMPLED_BYTES:
+            continue
+        chosen.append(row)
+        seen |= new
+        held += more
+    return chosen
+
+
+def _sizes(
+    project: Project, wanted: Collection[tuple[str, int]]
+) -> Iterator[tuple[tuple[str, int], int]]:
+    """Yield the bytes of the texts of those documents that are there."""
+    for shard in sorted({s for s, _ in wanted}):
+        with contextlib.suppress(Uncleared):
+            path = project.present("minhash_signatures", shard).path(SIGNATURE_FILE)
+            rows = pl.col("row").is_in([r for s, r in wanted if s == shard])
+            found = pl.scan_parquet(path).filter(rows).select("row", "bytes").collect()
+            yield from (((shard, row), size) for row, size in found.iter_rows())
 
 
 def _shingles_of(
@@ -317,10 +347,8 @@ def _shingles_of(
         except Uncleared:
             continue  # counted as wrong: the twin is in no shard we know
         rows = np.unique([r for s, r in wanted if s == shard and r is not None])
-        found = list(read_texts(path, rows, columns=("row", "text")))
-        flat, ends = signer.shingle_sets([text for _, text in found])
-        for (row, _), one in zip(found, np.split(flat, ends[:-1]), strict=True):
-            yield (shard, int(row)), one
+        for row, text in read_texts(path, rows, columns=("row", "text")):
+            yield (shard, int(row)), signer.shingle_sets([text])[0]
 
 
 def _leaks(

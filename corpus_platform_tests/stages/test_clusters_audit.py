@@ -8,9 +8,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from corpus_platform.settings_file import load_settings
+from corpus_platform.stages import clusters_audit
 from corpus_platform.stages.chain import open_project
 from corpus_platform.stages.project import Project
 from corpus_platform_tests.small import SHARDS
+from corpus_platform_tests.stages.near_copies import cluster, new_corpus, prose
 
 
 @pytest.fixture
@@ -57,3 +59,18 @@ def test_an_edge_between_documents_that_are_not_there_is_wrong(project: Project)
     path = project.present("dedup_clusters", None).path("edges.parquet")
     _alter(path, lambda rows: rows.head(1).with_columns(row_b=pl.lit(999_999, pl.Int64)))
     assert project.audit("dedup_clusters", None)["wrong_similarities"] == 1
+
+
+def test_of_texts_that_are_too_large_together_the_first_pairs_are_computed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = cluster(new_corpus(tmp_path, {"2026-40/a": [prose(1)] * 9, "2026-40/b": [prose(2)]}))
+    project = open_project(load_settings(tmp_path / "corpus.yaml"))
+    rows = [("2026-40/a.jsonl", i, "2026-40/a.jsonl", 0, 1.0) for i in range(1, 9)]
+    size = len(prose(1).encode())
+    monkeypatch.setattr(clusters_audit, "SAMPLED_BYTES", 4 * size)
+    assert clusters_audit._affordable(project, rows) == rows[:3]  # the first text counts once
+    monkeypatch.setattr(clusters_audit, "SAMPLED_BYTES", 1)
+    assert clusters_audit._affordable(project, rows) == rows[:1]
+    folder, ledger = report.artifact.folder, report.artifact.manifest.ledger
+    assert clusters_audit.measure_clusters(project, None, folder, ledger)["wrong_similarities"] == 0
