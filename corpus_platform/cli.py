@@ -540,7 +540,7 @@ def whatif() -> None:
 @config_option
 @click.option(
     "--threshold",
-    type=click.FloatRange(0.0, 1.0),
+    type=click.FloatRange(0.0, 1.0, min_open=True),
     metavar="JACCARD",
     help="Another dedup.threshold; not below that of the last run.",
 )
