@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from corpus_platform.dedup.bands import pairs_of
 from corpus_platform.dedup.clusters import EXACT, KEPT, NEAR
 from corpus_platform.dedup.hashes import distinct
 from corpus_platform.dedup.split import Split
@@ -85,8 +86,7 @@ def write_leaks(path: Path, outcome: Outcome) -> int:
     """Write the pairs of a validation and a train document, the most similar first."""
     numbering, leaks = outcome.numbering, outcome.leaks
     order = np.lexsort((leaks.codes, -leaks.similarity))
-    ends = np.stack([leaks.codes >> np.uint64(32), leaks.codes & np.uint64(0xFFFFFFFF)], axis=1)
-    ends = ends[order].astype(np.int64)
+    ends = pairs_of(leaks.codes[order])
     held_out = outcome.split[ends] == Split.VALIDATION
     ends = np.where(held_out[:, :1], ends, ends[:, ::-1])
     a, b = numbering.position[ends[:, 0]], numbering.position[ends[:, 1]]
@@ -106,11 +106,8 @@ def write_leaks(path: Path, outcome: Outcome) -> int:
 
 
 def _positions(numbering: Numbering, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    a, b = (
-        (codes >> np.uint64(32)).astype(np.int64),
-        (codes & np.uint64(0xFFFFFFFF)).astype(np.int64),
-    )
-    return numbering.position[a], numbering.position[b]
+    a, b = numbering.position[pairs_of(codes)].T
+    return a, b
 
 
 def _ids(numbering: Numbering, positions: np.ndarray) -> pa.Array:

@@ -34,7 +34,7 @@ from corpus_platform.storage.artifacts import Artifact
 from corpus_platform.storage.manifest import Json
 from corpus_platform.storage.registry import key_order
 
-__all__ = ["measure_clusters"]
+__all__ = ["measure_clusters", "telling"]
 
 SAMPLED_PAIRS = 50  # twins, edges, leaks, whose similarity is computed from the texts
 SAMPLED_BYTES = 1 << 26  # of these texts; their shingles take up to eight times as much
@@ -393,9 +393,22 @@ def _survivors(traits: Traits, table: _Table, position: np.ndarray) -> Iterator[
         same &= labels.codes[own] == labels.codes[other]
     for kind, labels in (("source", traits.source), ("surviving_language", traits.language)):
         documents, lost = labels.counts(), labels.counts(own[same])
-        for name, count in sorted(documents.items(), key=lambda one: (-one[1], one[0]))[:SOURCES]:
-            yield f"{kind}/{name}/documents", count
-            yield f"{kind}/{name}/outlast", count - lost[name]
+        for name in telling(documents, lost):
+            yield f"{kind}/{name}/documents", documents[name]
+            yield f"{kind}/{name}/outlast", documents[name] - lost[name]
+
+
+def telling(documents: Mapping[str, int], lost: Mapping[str, int]) -> Iterator[str]:
+    """Yield the SOURCES names of most documents, and each that lost a larger share than all larger.
+
+    So whatever number of documents a gate asks for, the one that lost the most is among them.
+    """
+    share = {name: lost[name] / count for name, count in documents.items() if count}
+    worst = -1.0
+    for i, name in enumerate(sorted(share, key=lambda n: (-documents[n], -share[n], n))):
+        if i < SOURCES or share[name] > worst:
+            yield name
+        worst = max(worst, share[name])
 
 
 def _bad_verdicts(

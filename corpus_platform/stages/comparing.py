@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from corpus_platform.config import DedupSettings
+from corpus_platform.dedup.bands import pairs_of
 from corpus_platform.dedup.comparison_plan import ComparisonPlan, plan_comparisons
 from corpus_platform.dedup.signing import Signer
 from corpus_platform.dedup.verification import compare_sets
@@ -66,8 +67,7 @@ def compare_texts(
     """Return the exact Jaccard of each pair of numbers, and how many texts were read for it."""
     if not len(codes):
         return np.empty(0), 0
-    ends = np.stack([codes >> np.uint64(32), codes & np.uint64(0xFFFFFFFF)], axis=1)
-    numbers, pairs = np.unique(ends.astype(np.int64), return_inverse=True)
+    numbers, pairs = np.unique(pairs_of(codes), return_inverse=True)
     pairs = pairs.reshape(-1, 2)
     positions = numbering.position[numbers]
     sizes = _sizes(numbering, positions)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from corpus_platform.dedup.bands import merge_codes
+from corpus_platform.dedup.bands import codes_of, merge_codes, pairs_of
 from corpus_platform.dedup.clusters import EXACT, NEAR, Decisions, decide, unmeasured
 from corpus_platform.dedup.split import Split, assign_split, content_keys
 from corpus_platform.dedup.verification import Edges, least_matches
@@ -31,7 +31,6 @@ __all__ = ["LEAK_SIMILARITY", "Last", "Outcome", "decide_documents"]
 LEAK_SIMILARITY = 0.5  # from here on, or the threshold, a pair across the split is listed
 # Of these smallest keys of the oldest crawl one is held out in any case: the first that is kept.
 LIKELY_HELD_OUT = 16
-LOW = np.uint64(0xFFFFFFFF)
 
 
 class Last(NamedTuple):
@@ -244,27 +243,22 @@ class _Deciding:
 
     def _decide(self, representative: np.ndarray, edges: Pairs) -> tuple[Decisions, Pairs]:
         """Return the decisions, and the pairs that had to be measured for them besides the edges."""
-        found = Edges(_numbers(edges.codes), edges.similarity)
+        found = Edges(pairs_of(edges.codes), edges.similarity)
         if self._dedup.keep == "first_seen":
             none = np.empty(0, np.uint64), np.empty(0, np.int32), np.empty(0)
             return decide(representative, found, keep="first_seen"), Pairs(*none)
-        missing = unmeasured(representative, found).astype(np.uint64)
-        others = self._estimate_codes(np.sort(missing[:, 0] << np.uint64(32) | missing[:, 1]))
+        missing = codes_of(unmeasured(representative, found))
+        others = self._estimate_codes(np.sort(missing))
         others = self._measure(others, 0.0)[0]  # however little they resemble each other
-        pairs = Edges(_numbers(others.codes), others.similarity)
+        pairs = Edges(pairs_of(others.codes), others.similarity)
         return decide(representative, found, keep="one_per_cluster", others=pairs), others
 
     def _leaked(self, files: Sequence[Path], split: np.ndarray, least: float) -> Pairs:
         """Return the pairs of the searched documents that lie on both sides of the split."""
         codes = merge_codes(np.fromfile(path, np.uint64) for path in files)
-        sides = split[_numbers(codes)]
+        sides = split[pairs_of(codes)]
         across = (sides.min(axis=1) == Split.TRAIN) & (sides.max(axis=1) == Split.VALIDATION)
         return self._measure(self._estimate_codes(codes[across]), least)[0]
-
-
-def _numbers(codes: np.ndarray) -> np.ndarray:
-    """Return the pairs of some codes, int64 [n, 2]."""
-    return np.stack([codes >> np.uint64(32), codes & LOW], axis=1).astype(np.int64)
 
 
 def _some(pairs: Pairs, mask: np.ndarray) -> Pairs:

@@ -204,7 +204,8 @@ def _join(piece: _Piece) -> _Joined:
         numbers[single],
         cap=piece.sources.dedup.bucket_cap,
         searched=searched,
-        search_cap=SEARCH_CAP,
+        # Never below the cap: so a bucket that a search is cut in is counted as capped.
+        search_cap=max(SEARCH_CAP, piece.sources.dedup.bucket_cap),
     )
     documents, canary = np.uint64(piece.sources.ends[-1]), np.uint64(piece.canary[1])
     for codes, name in ((found.codes, ".pairs"), (found.searched, ".searched")):

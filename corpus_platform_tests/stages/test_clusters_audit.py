@@ -10,6 +10,7 @@ import pytest
 from corpus_platform.settings_file import load_settings
 from corpus_platform.stages import clusters_audit
 from corpus_platform.stages.chain import open_project
+from corpus_platform.stages.clusters_audit import telling
 from corpus_platform.stages.project import Project
 from corpus_platform_tests.small import SHARDS
 from corpus_platform_tests.stages.near_copies import cluster, new_corpus, prose
@@ -74,3 +75,9 @@ def test_of_texts_that_are_too_large_together_the_first_pairs_are_computed(
     assert clusters_audit._affordable(project, rows) == rows[:1]
     folder, ledger = report.artifact.folder, report.artifact.manifest.ledger
     assert clusters_audit.measure_clusters(project, None, folder, ledger)["wrong_similarities"] == 0
+
+
+def test_a_small_source_that_lost_the_most_is_told_beside_the_large_ones() -> None:
+    documents = {f"large{i:02d}": 1000 for i in range(60)} | {"lost": 100, "small": 100, "tiny": 3}
+    found = list(telling(documents, dict.fromkeys(documents, 0) | {"lost": 90, "tiny": 2}))
+    assert found == [*(f"large{i:02d}" for i in range(40)), "lost"]
