@@ -49,14 +49,13 @@ class Outcome:
     """All decisions, by number; pairs by code, ascending.
 
     edges: near-copies; compared: other pairs that were looked at; leaks: pairs of a validation and a
-    train document from LEAK_SIMILARITY or the threshold on. counts: what the ledger says; effort: what was read
-    for it, which depends on what was known.
+    train document from LEAK_SIMILARITY or the threshold on. counts: what the ledger says; effort:
+    what was read for it, which depends on what was known.
     """
 
     numbering: Numbering
     decisions: Decisions
     split: np.ndarray
-    representative: np.ndarray
     edges: Pairs
     compared: Pairs
     leaks: Pairs
@@ -81,7 +80,7 @@ def _nothing(numbering: Numbering) -> Outcome:
     edges = Edges(np.empty((0, 2), np.int64), np.empty(0))
     decisions = decide(none, edges, keep="first_seen")
     counts = _counts(decisions, none, empty, empty, empty, 0) | {"canaries": 0, "canaries_found": 0}
-    return Outcome(numbering, decisions, none, none, empty, empty, empty, counts, {})
+    return Outcome(numbering, decisions, none, empty, empty, empty, counts, {})
 
 
 class _Deciding:
@@ -137,7 +136,6 @@ class _Deciding:
             self._numbering,
             decisions,
             split,
-            representative,
             edges,
             compared,
             leaks,
