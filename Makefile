@@ -86,7 +86,7 @@ COMPILE := printf 'hatchling>=1.27\neditables>=0.5\n' | $(UV) pip compile --quie
 lock: | $(BIN)/python
 	$(BIN)/python -m venv $(VENV)/lock
 	$(VENV)/lock/bin/python -m pip --disable-pip-version-check install --quiet uv
-	$(COMPILE) --extra slack -o requirements.lock
+	$(COMPILE) --extra slack --extra fast --extra hdf5 -o requirements.lock
 	$(COMPILE) --all-extras --constraints requirements.lock -o requirements-dev.lock
 
 clean:
