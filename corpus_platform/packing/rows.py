@@ -41,16 +41,21 @@ def best_fit(lengths: np.ndarray, *, row_tokens: int) -> RowPlan:
     pieces stand in document order.
     """
     lengths = _checked(lengths, row_tokens)
-    whole, rest = np.divmod(lengths, row_tokens)
+    rest = lengths % row_tokens
     tails = np.flatnonzero(rest)
     row, rows = _fitted(rest[tails], row_tokens)
+    del rest  # memory, not names, is what is short here
     ends = np.cumsum(np.bincount(row, minlength=rows), dtype=np.int64)
     tails = tails[_stable_order(row)]
-    cut = _whole_rows(whole, row_tokens)
+    del row
+    cut = _whole_rows(lengths // row_tokens, row_tokens)
+    left = lengths[tails]
+    offset = left // row_tokens * row_tokens
+    left -= offset
     return RowPlan(
         np.concatenate((cut.document, tails)),
-        np.concatenate((cut.offset, whole[tails] * row_tokens)),
-        np.concatenate((cut.length, rest[tails])),
+        np.concatenate((cut.offset, offset)),
+        np.concatenate((cut.length, left)),
         np.concatenate((cut.row_ends, ends + len(cut.document))),
     )
 
@@ -86,9 +91,8 @@ def _checked(lengths: np.ndarray, row_tokens: int) -> np.ndarray:
 def _whole_rows(counts: np.ndarray, row_tokens: int) -> RowPlan:
     """Return a plan of whole rows, so many of each document."""
     document = np.repeat(np.arange(len(counts)), counts)
-    first = np.cumsum(counts) - counts
     rows = np.arange(len(document))
-    offset = (rows - first[document]) * row_tokens
+    offset = (rows - np.repeat(np.cumsum(counts) - counts, counts)) * row_tokens
     return RowPlan(document, offset, np.full(len(rows), row_tokens, dtype=np.int64), rows + 1)
 
 
@@ -96,16 +100,21 @@ def _fitted(sizes: np.ndarray, row_tokens: int) -> tuple[np.ndarray, int]:
     """Return the row of each piece by best fit decreasing, and the number of rows."""
     if not len(sizes):
         return np.zeros(0, dtype=np.int64), 0
-    falling = _stable_order(int(sizes.max()) - sizes)
-    ordered = sizes[falling]
-    starts = np.flatnonzero(np.diff(ordered, prepend=-1))
+    narrow = np.int32 if max(row_tokens, len(sizes)) < 1 << 31 else np.int64
+    sizes = sizes.astype(narrow)
+    falling = _stable_order(sizes.max() - sizes)
+    sizes = sizes[falling]
+    starts = np.flatnonzero(np.diff(sizes, prepend=-1))
     counts = np.diff(starts, append=len(sizes))
-    found = _fills(ordered[starts].tolist(), counts.tolist(), row_tokens)
-    first, rows, each = np.fromiter(found, dtype=np.dtype((np.int64, 3))).T
-    pieces = rows * each  # of one fill, which follow each other in `ordered`
-    within = np.arange(len(sizes)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
-    row = np.empty(len(sizes), dtype=np.int64)
-    row[falling] = np.repeat(first, pieces) + within // np.repeat(each, pieces)
+    found = _fills(sizes[starts].tolist(), counts.tolist(), row_tokens)
+    first, rows, each = np.fromiter(found, dtype=np.dtype((narrow, 3))).T
+    pieces = rows * each  # of one fill, which follow each other as the sizes do
+    within = np.arange(len(sizes), dtype=narrow)
+    within -= np.repeat(np.cumsum(pieces, dtype=narrow) - pieces, pieces)
+    within //= np.repeat(each, pieces)
+    within += np.repeat(first, pieces)
+    row = np.empty_like(within)
+    row[falling] = within
     return row, int((first + rows).max())
 
 
@@ -129,8 +138,10 @@ def _fills(sizes: list[int], counts: list[int], row_tokens: int) -> Iterator[tup
             each = min(room // size, count)
             filled = min(rows, count // each)
             yield first, filled, each
-            open_rows.put(room - each * size, first, filled)
-            open_rows.put(room, first + filled, rows - filled)
+            if room > each * size:
+                open_rows.put(room - each * size, first, filled)
+            if rows > filled:
+                open_rows.put(room, first + filled, rows - filled)
             count -= filled * each
 
 
@@ -148,12 +159,12 @@ class _OpenRows:
         ]
 
     def put(self, room: int, first: int, rows: int) -> None:
-        """Add a run of rows that have room, if there is any of either."""
-        if room and rows:
-            runs = self.runs.setdefault(room, [])
-            if not runs:
-                self._mark(room)
-            runs.append((first, rows))
+        """Add a run of rows that have this room."""
+        if room in self.runs:
+            self.runs[room].append((first, rows))
+        else:
+            self.runs[room] = [(first, rows)]
+            self._mark(room)
 
     def take(self, room: int) -> tuple[int, int]:
         """Remove the run with this room that came last."""
