@@ -1,27 +1,32 @@
 """Texts <-> token ids, through whichever engine; the reference engine is Hugging Face tokenizers.
 
-Text is data: a document that spells a special token is encoded as text, and the end token is
-never part of an encoding. Whoever packs documents appends it by id.
+Text is data: a document that spells a special token is encoded as text, and control tokens are
+never part of an encoding. Whoever packs documents adds them by id.
 """
 
 import json
+import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
 import tokenizers
 
-from corpus_platform.errors import SettingsError
+from corpus_platform.errors import SettingsError, StageFailed
 from corpus_platform.tokenization.training import fingerprint
 
 __all__ = [
     "Encoded",
     "Encoder",
     "HuggingFaceEncoder",
+    "Spanned",
     "encode_texts",
+    "in_batches",
+    "is_cuttable",
     "load_encoder",
     "read_tokenizer",
+    "take_threads",
 ]
 
 # The engine takes up to 280 bytes of memory per character of a call; this bounds a call to
@@ -42,6 +47,17 @@ class Encoded(NamedTuple):
     ends: np.ndarray
 
 
+class Spanned(NamedTuple):
+    """Ids, ends, and of each token the last character of its text that it stands for (int64).
+
+    -1 where it stands for none.
+    """
+
+    flat: np.ndarray
+    ends: np.ndarray
+    last: np.ndarray
+
+
 class Encoder(Protocol):
     """What the packing of documents needs of a tokenizer."""
 
@@ -51,8 +67,18 @@ class Encoder(Protocol):
         ...
 
     @property
-    def eos_id(self) -> int:
-        """Id of the end token."""
+    def eos_id(self) -> int | None:
+        """Id of the end token; None where documents get none."""
+        ...
+
+    @property
+    def bos_id(self) -> int | None:
+        """Id of the token that begins a document; None where documents get none."""
+        ...
+
+    @property
+    def pad_id(self) -> int | None:
+        """Id of the token that fills rows up; None where none was asked for."""
         ...
 
     @property
@@ -61,7 +87,7 @@ class Encoder(Protocol):
         ...
 
     def encode(self, texts: Sequence[str]) -> Encoded:
-        """Return the ids of each text, without an end token."""
+        """Return the ids of each text, without control tokens."""
         ...
 
     def decode(self, ids: np.ndarray) -> str:
@@ -72,71 +98,144 @@ class Encoder(Protocol):
 class HuggingFaceEncoder:
     """The reference encoder."""
 
-    def __init__(self, tokenizer: tokenizers.Tokenizer, *, eos_id: int, fingerprint: str) -> None:
-        self._tokenizer = tokenizer
-        self.eos_id, self.fingerprint = eos_id, fingerprint
+    def __init__(
+        self,
+        tokenizer: tokenizers.Tokenizer,
+        *,
+        fingerprint: str,
+        eos_id: int | None = None,
+        bos_id: int | None = None,
+        pad_id: int | None = None,
+    ) -> None:
+        self.tokenizer, self.fingerprint = tokenizer, fingerprint
+        self.eos_id, self.bos_id, self.pad_id = eos_id, bos_id, pad_id
         self.vocab_size = tokenizer.get_vocab_size(with_added_tokens=True)
 
     def encode(self, texts: Sequence[str]) -> Encoded:
-        """Return the ids of each text, without an end token."""
-        return encode_texts(self._tokenizer, texts)
+        """Return the ids of each text, without control tokens."""
+        return encode_texts(self.tokenizer, texts)
+
+    def encode_spanned(self, texts: Sequence[str]) -> Spanned:
+        """Return the same ids as `encode`, and where in its text each token ends."""
+        last = [np.empty(0, dtype=np.int64)]
+        at = _Starts()
+
+        def encode(batch: Sequence[tuple[int, str]]) -> Encoded:
+            found = self.tokenizer.encode_batch([p for _, p in batch], add_special_tokens=False)
+            for (owner, piece), encoding in zip(batch, found, strict=True):
+                last.append(_last_characters(encoding, at.start(owner, piece)))
+            return _joined(found)
+
+        flat, ends = in_batches(texts, encode, cut=is_cuttable(self.tokenizer))
+        return Spanned(flat, ends, np.concatenate(last))
 
     def decode(self, ids: np.ndarray) -> str:
         """Return the text of these ids, special tokens spelled out."""
-        return self._tokenizer.decode(ids.tolist(), skip_special_tokens=False)
+        return self.tokenizer.decode(ids.tolist(), skip_special_tokens=False)
 
 
-def load_encoder(data: bytes, *, eos_token: str) -> HuggingFaceEncoder:
-    """Return the encoder of a tokenizer.json.
+def load_encoder(
+    data: bytes,
+    *,
+    eos_token: str | None,
+    bos_token: str | None = None,
+    pad_token: str | None = None,
+    name: str = "tokenizer.json",
+) -> HuggingFaceEncoder:
+    """Return the reference encoder of a tokenizer.json; a control token of None is not used.
 
-    Raises SettingsError where it cannot be read, lacks the end token, or would make the end
-    token out of text.
+    Raises SettingsError where it cannot be read, lacks a control token, or would make one out of
+    text.
     """
-    tokenizer = read_tokenizer(data)
-    eos_id = tokenizer.token_to_id(eos_token)
-    if eos_id is None:
-        raise SettingsError(
-            f"tokenizer.json: no end token {eos_token!r} among its"
-            f" {tokenizer.get_vocab_size()} tokens; train it with that special token"
-        )
-    if eos_id in encode_texts(tokenizer, [eos_token]).flat:
-        raise SettingsError(
-            f"tokenizer.json: {eos_token!r} is no special token: a text that spells it would end"
-            " there; mark it as special"
-        )
-    return HuggingFaceEncoder(tokenizer, eos_id=eos_id, fingerprint=fingerprint(data))
+    tokenizer = read_tokenizer(data, name=name)
+    ids = {}
+    for role, token in (("end", eos_token), ("begin", bos_token), ("padding", pad_token)):
+        ids[role] = None if token is None else _control_id(tokenizer, role, token, name)
+    return HuggingFaceEncoder(
+        tokenizer,
+        fingerprint=fingerprint(data),
+        eos_id=ids["end"],
+        bos_id=ids["begin"],
+        pad_id=ids["padding"],
+    )
 
 
-def read_tokenizer(data: bytes) -> tokenizers.Tokenizer:
+def _control_id(tokenizer: tokenizers.Tokenizer, role: str, token: str, name: str) -> int:
+    number = tokenizer.token_to_id(token)
+    if number is None:
+        raise SettingsError(
+            f"{name}: no {role} token {token!r} among its {tokenizer.get_vocab_size()} tokens;"
+            " train it with that special token, or name another one"
+        )
+    if number in encode_texts(tokenizer, [token]).flat:
+        raise SettingsError(
+            f"{name}: the {role} token {token!r} is no special token: a text that spells it would"
+            " make it; mark it as special"
+        )
+    return number
+
+
+def read_tokenizer(data: bytes, *, name: str = "tokenizer.json") -> tokenizers.Tokenizer:
     """Return the tokenizer of a tokenizer.json, set to take special tokens in text for text."""
     try:
         tokenizer = tokenizers.Tokenizer.from_buffer(data)
     except ValueError as error:
-        raise SettingsError(f"tokenizer.json: cannot be read: {error}") from error
+        raise SettingsError(f"{name}: cannot be read: {error}") from error
     tokenizer.encode_special_tokens = True
     tokenizer.no_truncation()
     tokenizer.no_padding()
+    tokenizer.post_processor = None  # it adds control tokens, and may trim blanks off offsets
     return tokenizer
+
+
+def take_threads(count: int) -> None:
+    """Have the engines use so many threads from now on, where the environment does not say.
+
+    Processes that encode side by side take one each, or they wait for each other.
+    """
+    if count == 1:
+        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    else:
+        os.environ.setdefault("RAYON_NUM_THREADS", str(count))  # read once, by the first call
 
 
 def encode_texts(tokenizer: tokenizers.Tokenizer, texts: Sequence[str]) -> Encoded:
     """Return the ids of each text; texts go to the engine in bounded batches."""
-    cuttable = _is_cuttable(tokenizer)
-    blocks: list[np.ndarray] = [np.empty(0, dtype=np.uint32)]
-    lengths: list[int] = []
-    owners: list[int] = []
-    for batch in _batches(texts, cut=cuttable):
+
+    def encode(batch: Sequence[tuple[int, str]]) -> Encoded:
         pieces = [piece for _, piece in batch]
-        for encoding in tokenizer.encode_batch_fast(pieces, add_special_tokens=False):
-            blocks.append(np.array(encoding.ids, dtype=np.uint32))
-            lengths.append(len(blocks[-1]))
-        owners += [owner for owner, _ in batch]
+        return _joined(tokenizer.encode_batch_fast(pieces, add_special_tokens=False))
+
+    return in_batches(texts, encode, cut=is_cuttable(tokenizer))
+
+
+def in_batches(
+    texts: Sequence[str],
+    encode: Callable[[Sequence[tuple[int, str]]], Encoded],
+    *,
+    cut: bool,
+    chars: int | None = None,
+) -> Encoded:
+    """Return what an engine makes of texts that it gets in batches of about so many characters.
+
+    `encode` gets pieces with the number of the text each is of; long texts are cut where that
+    leaves the ids as they are. Raises StageFailed where a text is none: it has a lone surrogate.
+    """
+    blocks = [np.empty(0, dtype=np.uint32)]
     totals = np.zeros(len(texts), dtype=np.int64)
-    np.add.at(totals, owners, lengths)
+    for batch in _batches(texts, cut=cut, chars=chars or BATCH_CHARS):
+        try:
+            flat, ends = encode(batch)
+        except (TypeError, UnicodeEncodeError):
+            _refuse_surrogates(texts)
+            raise
+        blocks.append(flat)
+        np.add.at(totals, [owner for owner, _ in batch], np.diff(ends, prepend=0))
     return Encoded(np.concatenate(blocks), np.cumsum(totals))
 
 
-def _is_cuttable(tokenizer: tokenizers.Tokenizer) -> bool:
+def is_cuttable(tokenizer: tokenizers.Tokenizer) -> bool:
+    """Tell whether a tokenizer's words begin where a text may be cut."""
     # pre_tokenizer state is asked for, not the whole JSON: that takes 20 ms.
     if tokenizer.normalizer is not None or tokenizer.pre_tokenizer is None:
         return False
@@ -150,16 +249,52 @@ def _is_cuttable(tokenizer: tokenizers.Tokenizer) -> bool:
     )
 
 
-def _batches(texts: Sequence[str], *, cut: bool) -> Iterator[list[tuple[int, str]]]:
+class _Starts:
+    """Where in its text each piece starts, for pieces in order."""
+
+    def __init__(self) -> None:
+        self._owner, self._chars = -1, 0
+
+    def start(self, owner: int, piece: str) -> int:
+        if owner != self._owner:
+            self._owner, self._chars = owner, 0
+        self._chars += len(piece)
+        return self._chars - len(piece)
+
+
+def _joined(encodings: Sequence[tokenizers.Encoding]) -> Encoded:
+    parts = [np.array(encoding.ids, dtype=np.uint32) for encoding in encodings]
+    ends = np.cumsum([len(part) for part in parts], dtype=np.int64)
+    return Encoded(np.concatenate(parts), ends)
+
+
+def _last_characters(encoding: tokenizers.Encoding, start: int) -> np.ndarray:
+    spans = np.array(encoding.offsets, dtype=np.int64).reshape(-1, 2)
+    return np.where(spans[:, 1] > 0, spans[:, 1] - 1 + start, -1)
+
+
+def _refuse_surrogates(texts: Sequence[str]) -> None:
+    for number, text in enumerate(texts):
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise StageFailed(
+                f"text {number} of {len(texts)} cannot be encoded: character {error.start} is the"
+                f" lone surrogate U+{ord(text[error.start]):04X}, which is no text; quarantine such"
+                " documents when they are cleaned"
+            ) from error
+
+
+def _batches(texts: Sequence[str], *, cut: bool, chars: int) -> Iterator[list[tuple[int, str]]]:
     batch: list[tuple[int, str]] = []
-    chars = 0
+    held = 0
     for owner, text in enumerate(texts):
         for piece in _pieces(text) if cut else (text,):
-            if batch and chars + len(piece) > BATCH_CHARS:
+            if batch and held + len(piece) > chars:
                 yield batch
-                batch, chars = [], 0
+                batch, held = [], 0
             batch.append((owner, piece))
-            chars += len(piece)
+            held += len(piece)
     if batch:
         yield batch
 
