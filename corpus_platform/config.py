@@ -244,12 +244,48 @@ class SplitSettings(Section):
 class PackSettings(Section):
     """How documents become token sequences."""
 
-    strategy: Literal["concat"] = Field(
-        "concat", description="concat: one stream of tokens, an end token after each document."
+    strategy: Literal["concat", "best_fit", "pad"] = Field(
+        "concat",
+        description="concat: one stream of tokens, document after document. best_fit: rows of sequence_length tokens, each document whole in one row where it fits. pad: rows of one document each, filled up.",
     )
     sequence_length: int = Field(
-        2048, ge=1, description="For concat only the report uses it: windows of the release."
+        2048,
+        ge=1,
+        le=1 << 24,
+        description="Tokens of a row; for concat only the reports use it: windows of the release.",
     )
+    eos_token: str | None = Field(
+        SPECIAL_TOKENS[0],
+        min_length=1,
+        description="Ends each document, exactly once [S0]; null for none. It must be a special token of the tokenizer.",
+    )
+    bos_token: str | None = Field(
+        None, min_length=1, description="Begins each document; null for none."
+    )
+    pad_token: str = Field(
+        SPECIAL_TOKENS[3],
+        min_length=1,
+        description="Fills rows up; no other token, so that no end token is counted twice.",
+    )
+    max_document_tokens: int | None = Field(
+        None,
+        ge=1,
+        description="A longer document is cut to so many tokens, control tokens counted in, and the rest is counted as cut [S2]; null for no limit.",
+    )
+
+    @pydantic.model_validator(mode="after")
+    def _possible(self) -> "PackSettings":
+        if self.strategy != "concat" and self.pad_token in (self.eos_token, self.bos_token):
+            raise ValueError(
+                f"pad_token: {self.pad_token!r} ends or begins documents; padding needs a token of its own"
+            )
+        controls = (self.eos_token is not None) + (self.bos_token is not None)
+        if self.max_document_tokens is not None and self.max_document_tokens <= controls:
+            raise ValueError(
+                f"max_document_tokens: {self.max_document_tokens} leaves no token of text beside"
+                f" {controls} control tokens"
+            )
+        return self
 
 
 class ShuffleSettings(Section):
@@ -284,6 +320,9 @@ DROP_SHARES = {
     "low_alnum": 0.1,
     "low_lang_confidence": 0.5,
 }
+
+
+MIN_UTILISATION = {"concat": 0.9, "best_fit": 0.9, "pad": 0.1}
 
 
 class ChecksSettings(Section):
@@ -331,6 +370,21 @@ class ChecksSettings(Section):
         0.2,
         description="Share of a source's documents that must outlast the near-copies of the same source and crawl; the source is the field `source` of a record, else its crawl.",
     )
+
+    min_utilisation: dict[str, Share] = Field(
+        default_factory=MIN_UTILISATION.copy,
+        description="Per strategy, the share of the positions of all rows that must hold tokens of documents; a strategy not named keeps its default. Web text has 1.0 with concat and best_fit, 0.4 with pad [S3].",
+    )
+
+    @pydantic.field_validator("min_utilisation")
+    @classmethod
+    def _known_strategies(cls, value: dict[str, float]) -> dict[str, float]:
+        for name in value:
+            if name not in MIN_UTILISATION:
+                raise ValueError(
+                    f"no strategy {name!r}; strategies are {', '.join(MIN_UTILISATION)}"
+                )
+        return {**MIN_UTILISATION, **value}
 
     @pydantic.field_validator("max_drop_share")
     @classmethod
@@ -395,6 +449,10 @@ class RunSettings(Section):
     """What a command may take of this machine; no product depends on it."""
 
     workers: int = Field(0, ge=0, description="Processes side by side; 0 means one per core.")
+    encoder: Literal["auto", "tokenizers", "fastokens"] = Field(
+        "auto",
+        description="What turns text into tokens: auto takes fastokens where it is installed and was found to give the same ids as tokenizers, which is the reference; by name, fastokens or an error.",
+    )
 
 
 class Settings(Section):

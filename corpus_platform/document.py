@@ -16,6 +16,7 @@ __all__ = [
     "EDGES",
     "EXCERPT_BYTES",
     "LEAKS",
+    "PACKED_DOCUMENTS",
     "QUARANTINE",
     "RELEASE_DOCUMENTS",
     "SIGNATURES",
@@ -146,6 +147,7 @@ VERDICTS = pa.schema(
     ]
 )
 
+# A line is a document or, in files of rows, a piece of one.
 RELEASE_DOCUMENTS = pa.schema(
     [
         pa.field("file", pa.string(), nullable=False),
@@ -154,5 +156,14 @@ RELEASE_DOCUMENTS = pa.schema(
         pa.field("shard", pa.string(), nullable=False),
         pa.field("row", pa.int64(), nullable=False),
         pa.field("id", pa.string(), nullable=False),
+        pa.field("offset", pa.int64(), nullable=False),  # of a piece in its document, in tokens
+    ]
+)
+
+PACKED_DOCUMENTS = pa.schema(
+    [
+        *RELEASE_DOCUMENTS,
+        pa.field("lang", pa.string()),
+        pa.field("cut", pa.int64(), nullable=False),  # tokens beyond the limit, on the first piece
     ]
 )

@@ -277,6 +277,30 @@ def _leaks(numbers: Numbers, _: ChecksSettings) -> Finding:
     return Finding("leaks", leaks == 0, reason, value=leaks, limit=0.0)
 
 
+def _utilisation(numbers: Numbers, checks: ChecksSettings) -> Finding:
+    """Hold how full the rows are against the limit of the strategy in force."""
+    inforce = [name for name in checks.min_utilisation if numbers.get(f"strategy/{name}")]
+    if not inforce:
+        raise KeyError("strategy")
+    name = inforce[0]
+    value, limit = numbers[f"utilisation/{name}"], checks.min_utilisation[name]
+    rows, length = numbers[f"rows/{name}"], numbers["sequence_length"]
+    others = ", ".join(
+        f"{other} {numbers[f'utilisation/{other}']:.4f}"
+        for other in checks.min_utilisation
+        if other != name
+    )
+    reason = (
+        f"{value:.4f} of the positions in {rows:,.0f} rows of {length:,.0f} hold tokens ({name}),"
+        f" limit checks.min_utilisation {limit}; {others}"
+    )
+    passed = value >= limit or not rows
+    few = rows < checks.min_records
+    return Finding(
+        "utilisation", passed, reason, value=value, limit=limit, warns=few and not passed
+    )
+
+
 def _not_empty(numbers: Numbers, checks: ChecksSettings) -> Finding:
     documents, kept = numbers["documents"], numbers["kept"]
     reason = f"{kept:,.0f} documents out of {documents:,.0f}"
@@ -494,10 +518,16 @@ GATES: dict[str, tuple[Gate, ...]] = {
             "The bins hold the kept documents of the shard, each once.",
         ),
         _zero(
-            "tokens",
+            "ledger",
             "tokens_unaccounted",
             "tokens are not accounted for",
-            "Tokens of the files = the ends of the index = the sum over documents.",
+            "Tokens encoded = tokens placed + cut; positions of the files = tokens placed + padding.",
+        ),
+        _zero(
+            "index",
+            "index_faults",
+            "entries of the index do not fit the tokens or the table of documents",
+            "The index rises to the end of the file; each entry is the document or piece that is listed.",
         ),
         _zero(
             "ids",
@@ -508,14 +538,37 @@ GATES: dict[str, tuple[Gate, ...]] = {
         _zero(
             "eos",
             "bad_ends",
-            "documents without exactly one end token at their end",
-            "Each document ends in the one EOS of it.",
+            "control tokens are missing or stand inside a document",
+            "Each document begins and ends as the policy says, and has no other control token.",
+        ),
+        _zero(
+            "mask",
+            "mask_faults",
+            "tokens or files with a wrong loss mask",
+            "A loss mask has one byte per token, none for padding, and is that of the texts, on a sample.",
+        ),
+        _zero(
+            "no_loss_ranges",
+            "bad_no_loss_ranges",
+            "ranges without loss are no pairs of offsets in their text",
+            "Every no_loss_ranges of a record can be read.",
         ),
         _zero(
             "decodes",
             "undecodable",
             "sampled documents do not decode to their text",
             "A sample of documents decodes to the cleaned text.",
+        ),
+        _zero(
+            "sha256",
+            "files_differing",
+            "files differ from their recorded sha256",
+            "Every file has the sha256 that its header records.",
+        ),
+        Gate(
+            "utilisation",
+            "The share of all positions that hold tokens of documents is at least its limit.",
+            _utilisation,
         ),
     ),
     "shuffled_bins": (

@@ -82,6 +82,18 @@ EXPECTED = {
         ("shard", "string", False),
         ("row", "int64", False),
         ("id", "string", False),
+        ("offset", "int64", False),
+    ],
+    "PACKED_DOCUMENTS": [
+        ("file", "string", False),
+        ("start", "int64", False),
+        ("tokens", "int64", False),
+        ("shard", "string", False),
+        ("row", "int64", False),
+        ("id", "string", False),
+        ("offset", "int64", False),
+        ("lang", "string", True),
+        ("cut", "int64", False),
     ],
 }
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 from corpus_platform.document import (
     CLEANED,
     CLUSTERS,
+    PACKED_DOCUMENTS,
     RELEASE_DOCUMENTS,
     SIGNATURES,
     VERDICTS,
@@ -26,13 +27,14 @@ SCHEMAS = {
     "minhash_signatures": SIGNATURES,
     "dedup_clusters": CLUSTERS,
     "dedup_verdicts": VERDICTS,
-    "packed_bins": RELEASE_DOCUMENTS,  # the table beside the bins
+    "packed_bins": PACKED_DOCUMENTS,  # the table beside the bins
     "shuffled_bins": RELEASE_DOCUMENTS,
 }
 MEANINGS = {
     "bytes": "Of the text, in UTF-8.",
     "cluster": "Number of the connected component over all verified pairs and exact copies.",
     "cluster_size": "Documents in the cluster.",
+    "cut": "Tokens beyond pack.max_document_tokens, which are in no file.",
     "digest": "sha256 of the folded text, or of the raw one: the exact key.",
     "file": "The token file that holds the document.",
     "id": "The user's id of the document.",
@@ -41,6 +43,7 @@ MEANINGS = {
     "lang": "Language: as given, else as the model says; code for program text.",
     "lang_score": "The model's confidence; null where it was not asked.",
     "meta": "All other fields of the record, as JSON.",
+    "offset": "Where the piece begins in its document, in tokens; 0 but for later pieces.",
     "row": "0-based record number in the shard, quarantined ones included.",
     "shard": "Partition key.",
     "shingles": "Shingles of the folded text, repeated ones counted.",
@@ -94,11 +97,14 @@ SOURCES: Mapping[str, Sources] = {
         "shard": (),
         "row": ("cleaned_documents.row", "dedup_verdicts.row"),
         "id": ("cleaned_documents.id",),
+        "offset": ("cleaned_documents.text",),
+        "lang": ("cleaned_documents.lang",),
+        "cut": ("cleaned_documents.text",),
     },
     "shuffled_bins": {
         "file": ORDERED,
         "start": ORDERED,
-        **{name: (f"packed_bins.{name}",) for name in ("tokens", "shard", "row", "id")},
+        **{name: (f"packed_bins.{name}",) for name in ("tokens", "shard", "row", "id", "offset")},
     },
 }
 

@@ -1,41 +1,62 @@
-"""Token ids <-> the native token files NAME.bin, NAME.index and NAME.json.
+"""The native token files NAME.bin, NAME.index, NAME.json and, where needed, NAME.loss and NAME.pieces.
 
-A training run imports this module: it needs the standard library and numpy alone. Names, places
-and atomic publishing belong to whoever calls it. Version 1, byte by byte:
+A training run imports this module: it needs the standard library and numpy alone. It opens the
+files; `token_bin_writer` writes them, `token_rows` looks at rows. Version 2, byte by byte:
 
-NAME.bin    token ids, nothing else: no header, no padding, document after document. Each id is
-            an unsigned little-endian integer of 2 bytes where vocab_size <= 65,536, else of 4.
-            With eos "after_each_document" the last id of every document, and no other, is eos_id.
-            Of 2 bytes it is nanoGPT's .bin as it lies.
-NAME.index  one unsigned little-endian 8-byte integer per document: where it ends, in tokens from
-            the start of NAME.bin, exclusive. No leading 0, no count; document i is
-            [index[i - 1], index[i]), the first starts at 0. An empty document repeats an end.
+NAME.bin    token ids, nothing else: no header. Each id is an unsigned little-endian integer of 2
+            bytes where vocab_size <= 65,536, else of 4. Of 2 bytes it is nanoGPT's .bin as it lies.
+            Layout "documents": document after document, without padding. Layout "rows": rows of
+            exactly row_tokens ids, each filled up with padding at its end.
+NAME.index  one unsigned little-endian 8-byte integer per entry: where it ends, in tokens from the
+            start of NAME.bin, exclusive. No leading 0, no count; entry i is
+            [index[i - 1], index[i]), the first starts at 0. In the layout "documents" an entry is a
+            document, and an empty one repeats an end. In the layout "rows" an entry is a piece of
+            a document, or the padding of a row; none reaches over the end of a row.
+NAME.pieces layout "rows" only: two signed little-endian 8-byte integers per entry of the index:
+            the number of the document that it is a piece of, and the offset in that document, in
+            tokens, where it begins: above 0 it continues one. Padding has -1 and 0. A document is
+            known by its number in a whole split; numbers need not begin at 0 or be dense.
+NAME.loss   one byte per token: 1 where the loss of predicting this token counts, else 0. Only
+            there where at least one token counts for nothing; padding never counts.
 NAME.json   UTF-8 JSON, keys sorted, indented by 2, final newline:
-            bin {bytes, sha256}, bos "none", byte_order "little", documents, dtype "uint16" or
-            "uint32", eos "after_each_document" or "none", eos_id (null where eos is "none"),
-            format "corpus-token-bin", index {bytes, sha256}, tokenizer_sha256 (of the bytes of
-            tokenizer.json), tokens, version 1, vocab_size.
+            bin {bytes, sha256}, bos "none" or "before_each_document", bos_id, byte_order "little",
+            documents (that begin in this file), dtype "uint16" or "uint32", eos "none" or
+            "after_each_document", eos_id, format "corpus-token-bin", index {bytes, sha256}, layout,
+            loss (null or {bytes, sha256}), pad_id, padding (tokens of NAME.bin that are none),
+            pieces (null or {bytes, sha256}), row_tokens (null or the length of a row),
+            tokenizer_sha256 (of the bytes of tokenizer.json), tokens (of NAME.bin, padding counted
+            in), version 2, vocab_size. Ids that the policy does not use are null.
 
-Both data files may be empty. What a reader may believe stands in NAME.json alone.
+With eos "after_each_document" the last id of every document, and no other, is eos_id; likewise the
+first with bos. All data files may be empty. What a reader may believe stands in NAME.json alone.
 """
 
 import dataclasses
-import hashlib
 import json
 import mmap
 from pathlib import Path
-from types import TracebackType
-from typing import BinaryIO, Self
+from typing import NamedTuple
 
 import numpy as np
 
-from corpus_platform.errors import StageFailed, StorageError, UsageError
+from corpus_platform.errors import StorageError, UsageError
 
-__all__ = ["Header", "TokenBin", "TokenBinWriter", "open_token_bin", "token_dtype"]
+__all__ = [
+    "INDEX_DTYPE",
+    "PIECE_DTYPE",
+    "Hashed",
+    "Header",
+    "TokenBin",
+    "files_of",
+    "id_dtype",
+    "open_token_bin",
+    "token_dtype",
+]
 
-_FORMAT, _VERSION = "corpus-token-bin", 1
+_FORMAT, _VERSION = "corpus-token-bin", 2
 _DTYPES = {"uint16": np.dtype("<u2"), "uint32": np.dtype("<u4")}
-_INDEX_DTYPE = np.dtype("<u8")
+INDEX_DTYPE = np.dtype("<u8")
+PIECE_DTYPE = np.dtype([("document", "<i8"), ("offset", "<i8")])
 _UINT16_VOCABULARY = 65_536  # ids 0..65535; one more and the largest would wrap to 0
 
 
@@ -44,32 +65,50 @@ def token_dtype(vocab_size: int) -> str:
     return "uint16" if vocab_size <= _UINT16_VOCABULARY else "uint32"
 
 
+def id_dtype(vocab_size: int) -> np.dtype:
+    """Return the type of one id in NAME.bin."""
+    return _DTYPES[token_dtype(vocab_size)]
+
+
+class Hashed(NamedTuple):
+    """Bytes and sha256 of a file."""
+
+    bytes: int
+    sha256: str
+
+
 @dataclasses.dataclass(frozen=True)
 class Header:
-    """What NAME.json says; `eos_id` is None where documents carry no end token."""
+    """What NAME.json says; ids that the policy does not use are None."""
 
     vocab_size: int
     tokenizer_sha256: str
     eos_id: int | None
     tokens: int
     documents: int
-    bin_sha256: str
-    index_sha256: str
+    bin: Hashed
+    index: Hashed
+    bos_id: int | None = None
+    loss: Hashed | None = None
+    row_tokens: int | None = None  # None in the layout "documents"
+    pad_id: int | None = None
+    padding: int = 0
+    pieces: Hashed | None = None
 
     @property
     def dtype(self) -> np.dtype:
         """The type of one id in NAME.bin."""
-        return _DTYPES[token_dtype(self.vocab_size)]
+        return id_dtype(self.vocab_size)
 
     @property
-    def bin_bytes(self) -> int:
-        """The size of NAME.bin."""
-        return self.tokens * self.dtype.itemsize
+    def entries(self) -> int:
+        """The entries of NAME.index."""
+        return self.index.bytes // INDEX_DTYPE.itemsize
 
     @property
-    def index_bytes(self) -> int:
-        """The size of NAME.index."""
-        return self.documents * _INDEX_DTYPE.itemsize
+    def rows(self) -> int:
+        """The rows of NAME.bin; 0 in the layout "documents"."""
+        return self.tokens // self.row_tokens if self.row_tokens else 0
 
     def to_json(self) -> bytes:
         """Return the bytes of NAME.json."""
@@ -77,20 +116,38 @@ class Header:
 
     def _fields(self) -> dict[str, object]:
         return {
-            "bin": {"bytes": self.bin_bytes, "sha256": self.bin_sha256},
-            "bos": "none",
+            "bin": _file(self.bin),
+            "bos": "none" if self.bos_id is None else "before_each_document",
+            "bos_id": self.bos_id,
             "byte_order": "little",
             "documents": self.documents,
             "dtype": token_dtype(self.vocab_size),
             "eos": "none" if self.eos_id is None else "after_each_document",
             "eos_id": self.eos_id,
             "format": _FORMAT,
-            "index": {"bytes": self.index_bytes, "sha256": self.index_sha256},
+            "index": _file(self.index),
+            "layout": "rows" if self.row_tokens else "documents",
+            "loss": _file(self.loss),
+            "pad_id": self.pad_id,
+            "padding": self.padding,
+            "pieces": _file(self.pieces),
+            "row_tokens": self.row_tokens,
             "tokenizer_sha256": self.tokenizer_sha256,
             "tokens": self.tokens,
             "version": _VERSION,
             "vocab_size": self.vocab_size,
         }
+
+    def _sizes(self) -> dict[str, tuple[int, int]]:
+        """Return the stated and the right size of each file that is there."""
+        entries = self.entries if self.row_tokens else self.documents
+        found = {
+            "bin": (self.bin, self.tokens * self.dtype.itemsize),
+            "index": (self.index, entries * INDEX_DTYPE.itemsize),
+            "loss": (self.loss, self.tokens),
+            "pieces": (self.pieces, entries * PIECE_DTYPE.itemsize),
+        }
+        return {name: (file.bytes, size) for name, (file, size) in found.items() if file}
 
     @classmethod
     def read(cls, path: Path) -> "Header":
@@ -103,196 +160,103 @@ class Header:
                     f"{path}: is {kind[0]!r} version {kind[1]!r}, expected {_FORMAT!r}"
                     f" version {_VERSION}; read it with the release that wrote it"
                 )
-            header = cls(
-                vocab_size=fields["vocab_size"],
-                tokenizer_sha256=fields["tokenizer_sha256"],
-                eos_id=fields["eos_id"],
-                tokens=fields["tokens"],
-                documents=fields["documents"],
-                bin_sha256=fields["bin"]["sha256"],
-                index_sha256=fields["index"]["sha256"],
-            )
+            header = cls._of(fields)
             stated = header._fields()
+            sizes = header._sizes()
         except OSError as error:
             raise StorageError(f"{path}: cannot be read: {error}") from error
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StorageError(f"{path}: not a token file header: {error!r}") from error
         for key, value in stated.items():
             if fields.get(key) != value:
                 raise StorageError(
                     f"{path}: {key} is {fields.get(key)!r}, but its other fields make it {value!r}"
                 )
+        for name, (size, expected) in sizes.items():
+            if size != expected:
+                raise StorageError(
+                    f"{path}: {name} has {size} bytes, but its other fields make it {expected}"
+                )
+        return header
+
+    @classmethod
+    def _of(cls, fields: dict) -> "Header":
+        known = {field.name for field in dataclasses.fields(cls)}
+        values = {key: value for key, value in fields.items() if key in known}
+        for name in ("bin", "index", "loss", "pieces"):
+            if (file := values[name]) is not None:
+                values[name] = Hashed(file["bytes"], file["sha256"])
+        header = cls(**values)
+        counts = header.vocab_size, header.tokens, header.documents, header.padding
+        if not all(type(count) is int and count >= 0 for count in counts):
+            raise ValueError(f"counts {counts}")
+        if header.row_tokens is not None and (header.row_tokens < 1 or header.pieces is None):
+            raise ValueError(f"row_tokens {header.row_tokens}, pieces {header.pieces}")
+        if header.row_tokens and header.tokens % header.row_tokens:
+            raise ValueError(f"{header.tokens} tokens are no rows of {header.row_tokens}")
         return header
 
 
-class TokenBinWriter:
-    """Write one token file, document after document.
-
-    Every document gets its end token here, exactly once; `eos_id=None` writes none. Memory is
-    bounded by what one call hands over. As a context manager an error leaves no NAME.json, and
-    without an error NAME.json is there after the block.
-    """
-
-    def __init__(
-        self, folder: Path, name: str, *, vocab_size: int, tokenizer_sha256: str, eos_id: int | None
-    ) -> None:
-        if eos_id is not None and not 0 <= eos_id < vocab_size:
-            raise UsageError(
-                f"{name}: eos_id {eos_id} is outside the vocabulary 0..{vocab_size - 1}"
-            )
-        self._name, self._header_path = name, folder / f"{name}.json"
-        self._vocab_size, self._tokenizer, self._eos = vocab_size, tokenizer_sha256, eos_id
-        self._dtype = _DTYPES[token_dtype(vocab_size)]
-        self._tokens = self._documents = 0
-        self._bin = _HashedFile(folder / f"{name}.bin")
-        self._index = _HashedFile(folder / f"{name}.index")
-
-    def append(self, ids: np.ndarray) -> None:
-        """Write one document, given without its end token."""
-        self.append_many(ids, np.array([len(ids)], dtype=np.int64))
-
-    def append_many(self, flat: np.ndarray, ends: np.ndarray, *, terminated: bool = False) -> None:
-        """Write documents lying back to back in `flat`; `ends` are exclusive, relative to it.
-
-        `terminated` says that each carries its end token already, as read from a token file.
-        Raises StageFailed, with nothing written, for an id outside the vocabulary, an end token
-        inside a document or a missing one.
-        """
-        ends = self._check(flat, ends, terminated=terminated)
-        flat = np.ascontiguousarray(flat, dtype=self._dtype)
-        if self._eos is not None and not terminated:
-            flat = np.insert(flat, ends, self._eos)
-            ends = ends + np.arange(1, len(ends) + 1)
-        self._bin.write(flat)
-        self._index.write((ends + self._tokens).astype(_INDEX_DTYPE))
-        self._tokens += len(flat)
-        self._documents += len(ends)
-
-    def close(self) -> Header:
-        """Finish both files, write NAME.json and return what it says."""
-        self.abandon()
-        header = Header(
-            vocab_size=self._vocab_size,
-            tokenizer_sha256=self._tokenizer,
-            eos_id=self._eos,
-            tokens=self._tokens,
-            documents=self._documents,
-            bin_sha256=self._bin.sha256,
-            index_sha256=self._index.sha256,
-        )
-        try:
-            self._header_path.write_bytes(header.to_json())
-        except OSError as error:
-            raise StorageError(f"{self._header_path}: cannot be written: {error}") from error
-        return header
-
-    def abandon(self) -> None:
-        """Close both files without a NAME.json."""
-        self._bin.close()
-        self._index.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.abandon()
-
-    def _check(self, flat: np.ndarray, ends: np.ndarray, *, terminated: bool) -> np.ndarray:
-        """Return the ends as int64 after all checks."""
-        ends = np.asarray(ends).astype(np.int64)
-        lengths = np.diff(ends, prepend=0)
-        if (lengths < 0).any() or int(lengths.sum()) != len(flat):
-            raise StageFailed(
-                f"{self._name}: document ends must rise from 0 to the {len(flat)} tokens given"
-            )
-        if len(flat) and not np.issubdtype(flat.dtype, np.integer):
-            raise StageFailed(f"{self._name}: token ids must be integers, found {flat.dtype}")
-        outside = (flat < 0) | (flat >= self._vocab_size)
-        if outside.any():
-            at = int(outside.argmax())
-            raise StageFailed(
-                f"{self._name}: token id {flat[at]} in document {self._document_at(at, ends)} is"
-                f" outside the vocabulary 0..{self._vocab_size - 1};"
-                " was it encoded with another tokenizer?"
-            )
-        if self._eos is not None:
-            self._check_end_tokens(flat, ends, lengths, terminated=terminated)
-        return ends
-
-    def _check_end_tokens(
-        self, flat: np.ndarray, ends: np.ndarray, lengths: np.ndarray, *, terminated: bool
-    ) -> None:
-        expected = np.zeros(len(flat), dtype=bool)
-        if terminated:
-            if (lengths == 0).any():
-                bad = self._documents + int((lengths == 0).argmax())
-                raise StageFailed(f"{self._name}: document {bad} lacks its end token {self._eos}")
-            expected[ends - 1] = True
-        wrong = (flat == self._eos) != expected
-        if wrong.any():
-            at = int(wrong.argmax())
-            what = "lacks its" if expected[at] else "holds inside it the"
-            raise StageFailed(
-                f"{self._name}: document {self._document_at(at, ends)} {what} end token {self._eos}"
-            )
-
-    def _document_at(self, position: int, ends: np.ndarray) -> int:
-        return self._documents + int(np.searchsorted(ends, position, side="right"))
+def _file(file: Hashed | None) -> dict[str, object] | None:
+    return None if file is None else file._asdict()
 
 
-class _HashedFile:
-    """A file that is hashed while it is written."""
-
-    def __init__(self, path: Path) -> None:
-        self._path, self._hash = path, hashlib.sha256()
-        try:
-            self._file: BinaryIO = path.open("wb")
-        except OSError as error:
-            raise StorageError(f"{path}: cannot be written: {error}") from error
-
-    @property
-    def sha256(self) -> str:
-        return self._hash.hexdigest()
-
-    def write(self, values: np.ndarray) -> None:
-        if not len(values):
-            return  # an empty array has no memory to show
-        try:
-            self._file.write(values.data)
-        except OSError as error:
-            raise StorageError(f"{self._path}: cannot be written: {error}") from error
-        self._hash.update(values.data)
-
-    def close(self) -> None:
-        try:
-            self._file.close()
-        except OSError as error:
-            raise StorageError(f"{self._path}: cannot be written: {error}") from error
+def files_of(name: str, header: Header) -> dict[str, Hashed]:
+    """Return the data files of a token bin by file name."""
+    found = {
+        f"{name}.bin": header.bin,
+        f"{name}.index": header.index,
+        f"{name}.loss": header.loss,
+        f"{name}.pieces": header.pieces,
+    }
+    return {file: hashed for file, hashed in found.items() if hashed is not None}
 
 
 class TokenBin:
-    """A token file, memory-mapped read-only: `tokens` and `ends` are arrays over the files."""
+    """A token file, memory-mapped read-only.
 
-    def __init__(self, header: Header, tokens: np.ndarray, ends: np.ndarray) -> None:
+    `tokens` and `ends` are arrays over the files; `loss` is None where every token counts, `pieces`
+    (of PIECE_DTYPE) in the layout "documents".
+    """
+
+    def __init__(
+        self,
+        header: Header,
+        tokens: np.ndarray,
+        ends: np.ndarray,
+        *,
+        loss: np.ndarray | None = None,
+        pieces: np.ndarray | None = None,
+    ) -> None:
         self.header, self.tokens, self.ends = header, tokens, ends
+        self.loss, self.pieces = loss, pieces
 
     def __len__(self) -> int:
         return len(self.ends)
 
     def document(self, i: int) -> np.ndarray:
-        """Return the tokens of document `i`, its end token included, without a copy."""
+        """Return the tokens of document `i`, its control tokens included.
+
+        In the layout "documents" without a copy; in rows `i` is a number of NAME.pieces, and what
+        lies in this file of it comes in the order of the document.
+        """
+        if self.pieces is not None:
+            return self._collected(i)
         if not 0 <= i < len(self.ends):
             raise IndexError(f"document {i} of {len(self.ends)}")
         start = int(self.ends[i - 1]) if i else 0
         return self.tokens[start : int(self.ends[i])]
+
+    def _collected(self, number: int) -> np.ndarray:
+        assert self.pieces is not None
+        found = np.flatnonzero(self.pieces["document"] == number)
+        if number < 0 or not len(found):
+            raise IndexError(f"document {number} has no piece in this file")
+        entries = found[np.argsort(self.pieces["offset"][found], kind="stable")].tolist()
+        starts = [int(self.ends[e - 1]) if e else 0 for e in entries]
+        return np.concatenate(
+            [self.tokens[a : int(self.ends[e])] for a, e in zip(starts, entries, strict=True)]
+        )
 
 
 def open_token_bin(folder: Path, name: str, *, expect_tokenizer: str | None = None) -> TokenBin:
@@ -307,24 +271,28 @@ def open_token_bin(folder: Path, name: str, *, expect_tokenizer: str | None = No
             f"{folder / name}.json: written with tokenizer {header.tokenizer_sha256}, expected"
             f" {expect_tokenizer}; one run reads files of one tokenizer"
         )
-    bin_path, index_path = folder / f"{name}.bin", folder / f"{name}.index"
-    tokens = _map(bin_path, header.dtype, header.bin_bytes)
-    ends = _map(index_path, _INDEX_DTYPE, header.index_bytes)
+    tokens = _map(folder / f"{name}.bin", header.dtype, header.bin)
+    ends = _map(folder / f"{name}.index", INDEX_DTYPE, header.index)
     last = int(ends[-1]) if len(ends) else 0
     if last != header.tokens:
         raise StorageError(
-            f"{index_path}: last document ends at token {last}, expected {header.tokens}"
+            f"{folder / name}.index: the last entry ends at token {last}, expected {header.tokens}"
         )
-    return TokenBin(header, tokens, ends)
+    loss = pieces = None
+    if header.loss is not None:
+        loss = _map(folder / f"{name}.loss", np.dtype("u1"), header.loss)
+    if header.pieces is not None:
+        pieces = _map(folder / f"{name}.pieces", PIECE_DTYPE, header.pieces)
+    return TokenBin(header, tokens, ends, loss=loss, pieces=pieces)
 
 
-def _map(path: Path, dtype: np.dtype, expected: int) -> np.ndarray:
+def _map(path: Path, dtype: np.dtype, expected: Hashed) -> np.ndarray:
     try:
         with path.open("rb") as file:
             size = file.seek(0, 2)
-            if size != expected:
+            if size != expected.bytes:
                 raise StorageError(
-                    f"{path}: {size} bytes, expected {expected}; delete it and make it again"
+                    f"{path}: {size} bytes, expected {expected.bytes}; delete it and make it again"
                 )
             if not size:  # an empty file cannot be mapped
                 return np.empty(0, dtype)

@@ -1,54 +1,64 @@
-"""packed_bins: per shard and split the tokens of the kept documents, each ended by one EOS.
+"""packed_bins: per shard and split the tokens of the kept documents, as a stream or in rows.
 
-Documents stand in source order, back to back; where each begins and whose it is stands beside.
+Documents stand in source order in a stream, and where a row planner put them in rows; where each
+begins and whose it is stands beside.
 """
 
+from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from corpus_platform.config import SPECIAL_TOKENS
-from corpus_platform.document import RELEASE_DOCUMENTS
-from corpus_platform.formats.token_bin import TokenBin, TokenBinWriter, open_token_bin
+from corpus_platform.formats.token_bin import Header, files_of
+from corpus_platform.formats.token_bin_writer import Policy
+from corpus_platform.stages.bins_audit import (
+    language_numbers,
+    ledger_difference,
+    measure_bin,
+    utilisation_numbers,
+    whole_documents,
+)
+from corpus_platform.stages.bins_sample import measure_sample
+from corpus_platform.stages.bins_writing import BIN_NAMES, Batch, Packing, bin_file, write_bins
 from corpus_platform.stages.cleaned_documents import DOCUMENTS
 from corpus_platform.stages.dedup_verdicts import VERDICT_FILE
 from corpus_platform.stages.project import Product, Progress, Project, Report, Stage, quiet
 from corpus_platform.stages.tables import read_batches, write_table
 from corpus_platform.stages.tokenizer import TOKENIZER_FILE
+from corpus_platform.storage.artifacts import Artifact
 from corpus_platform.storage.manifest import Json
-from corpus_platform.tokenization.encoder import Encoder, load_encoder
+from corpus_platform.tokenization.documents import EncodedDocuments, encode_documents
+from corpus_platform.tokenization.encoder import Encoder, HuggingFaceEncoder, load_encoder
 
-__all__ = [
-    "BIN_NAMES",
-    "EOS_TOKEN",
-    "PACKED_DOCUMENTS",
-    "STAGE",
-    "bin_files",
-    "encoder_of",
-    "pack_shard",
-]
+__all__ = ["PACKED_DOCUMENTS", "STAGE", "bin_products", "encoder_of", "pack_shard"]
 
 ASSET = "packed_bins"
 PACKED_DOCUMENTS = "documents.parquet"
-EOS_TOKEN = SPECIAL_TOKENS[0]
-BIN_NAMES = {"train": "train", "validation": "val"}  # split -> base name of its files
 BATCH_DOCUMENTS = 500
-SAMPLED_DOCUMENTS = 50  # decoded again by the audit
+OF_ROWS = {"sequence_length", "pad_token"}  # settings that a stream of documents does not know
 
 
-def bin_files(name: str) -> tuple[str, str, str]:
-    """Return the files of a token bin: tokens, index, header."""
-    return f"{name}.bin", f"{name}.index", f"{name}.json"
-
-
-def encoder_of(project: Project) -> Encoder:
+def encoder_of(project: Project) -> HuggingFaceEncoder:
     """Return the encoder of the corpus's tokenizer, which must be cleared."""
-    artifact = project.require("tokenizer", None)
-    return load_encoder(artifact.path(TOKENIZER_FILE).read_bytes(), eos_token=EOS_TOKEN)
+    artifact, pack = project.require("tokenizer", None), project.settings.pack
+    return load_encoder(
+        artifact.path(TOKENIZER_FILE).read_bytes(),
+        eos_token=pack.eos_token,
+        bos_token=pack.bos_token,
+        pad_token=None if pack.strategy == "concat" else pack.pad_token,
+    )
+
+
+def bin_products(name: str, header: Header) -> list[Product]:
+    """Return the files of a token bin as products; the header comes last."""
+    files = [
+        Product(file, tokens=header.tokens if file == bin_file(name) else None)
+        for file in files_of(name, header)
+    ]
+    return [*files, Product(f"{name}.json")]
 
 
 def pack_shard(project: Project, shard: str, *, progress: Progress = quiet) -> Report:
@@ -59,165 +69,161 @@ def pack_shard(project: Project, shard: str, *, progress: Progress = quiet) -> R
         if (report := making.current()) is not None:
             return report
         encoder = encoder_of(project)
-        verdicts = pl.read_parquet(verdict.path(VERDICT_FILE)).filter("kept")
-        splits = dict(verdicts.select("row", "split").iter_rows())
         with making.draft() as draft:
-            documents = _write_bins(
+            run = _Run(encoder, encoder)
+            batches = _batches(cleaned.path(DOCUMENTS), verdict, progress)
+            documents = write_bins(
                 draft,
-                encoder,
                 shard,
-                splits,
-                _progressing(cleaned.path(DOCUMENTS), splits, progress),
+                batches,
+                encode=run.encode,
+                policy=_policy(encoder),
+                packing=_packing(project),
             )
-            rows = write_table(draft / PACKED_DOCUMENTS, documents, dictionary=["file", "shard"])
-            counts = _counts(documents)
+            rows = write_table(draft / PACKED_DOCUMENTS, documents, dictionary=DICTIONARY)
             products = [Product(PACKED_DOCUMENTS, rows=rows)]
-            for split, name in BIN_NAMES.items():
-                tokens, index, header = bin_files(name)
-                products += [
-                    Product(tokens, tokens=counts[f"{split}_tokens"]),
-                    Product(index),
-                    Product(header),
-                ]
-            ledger = {**counts, "vocab_size": encoder.vocab_size, "eos": "appended", "bos": "none"}
+            for name in BIN_NAMES.values():
+                products += bin_products(name, Header.read(draft / f"{name}.json"))
+            ledger = _ledger(project, run, encoder, pl.DataFrame(documents))
             return making.publish(draft, products, ledger=ledger)
 
 
-def _progressing(
-    path: Path, splits: dict[int, str], progress: Progress
-) -> Iterator[tuple[list[int], list[str], list[str]]]:
-    """Yield rows, ids and texts of the kept documents, in batches."""
+DICTIONARY = ["file", "shard", "lang"]
+
+
+class _Run:
+    """One way through a shard: encodes its batches and counts what came out."""
+
+    def __init__(self, encoder: Encoder, reference: HuggingFaceEncoder) -> None:
+        self._encoder, self._reference = encoder, reference
+        self.counts: Counter[str] = Counter()
+
+    def encode(self, batch: Batch) -> EncodedDocuments:
+        """Return the ids of a batch."""
+        texts, metas = (batch.columns[n].to_pylist() for n in ("text", "meta"))
+        found = encode_documents(self._encoder, self._reference, texts, metas)
+        self.counts["text"] += len(found.flat)
+        self.counts["bad_no_loss_ranges"] += found.bad_no_loss_ranges
+        return found
+
+
+def _policy(encoder: Encoder) -> Policy:
+    return Policy(
+        vocab_size=encoder.vocab_size,
+        tokenizer_sha256=encoder.fingerprint,
+        eos_id=encoder.eos_id,
+        bos_id=encoder.bos_id,
+        pad_id=encoder.pad_id,
+    )
+
+
+def _packing(project: Project) -> Packing:
+    pack = project.settings.pack
+    length = None if pack.strategy == "concat" else pack.sequence_length
+    return Packing(pack.strategy, length, pack.max_document_tokens)
+
+
+def _batches(path: Path, verdict: Artifact, progress: Progress) -> Iterator[Batch]:
+    """Yield the kept documents of a shard, in source order."""
+    kept = pl.read_parquet(verdict.path(VERDICT_FILE)).filter("kept").sort("row")
+    rows, held_out = kept["row"].to_numpy(), (kept["split"] == "validation").to_numpy()
     done = 0
-    for batch in read_batches(path, ["row", "id", "text"], rows=BATCH_DOCUMENTS):
-        rows = batch.column("row").to_pylist()
-        kept = pa.array([i for i, row in enumerate(rows) if row in splits], pa.int64())
-        part = batch.take(kept)
-        done += part.num_rows
-        progress(done, len(splits))
-        if part.num_rows:
-            yield tuple(part.column(n).to_pylist() for n in ("row", "id", "text"))
+    for batch in read_batches(path, ["row", "id", "text", "lang", "meta"], rows=BATCH_DOCUMENTS):
+        found = batch.column("row").to_numpy()
+        place = np.searchsorted(rows, found)
+        chosen = place < len(rows)
+        chosen[chosen] = rows[place[chosen]] == found[chosen]
+        if chosen.any():
+            columns = batch.filter(pa.array(chosen))
+            yield Batch(found[chosen], held_out[place[chosen]], columns)
+        done += int(np.count_nonzero(chosen))
+        progress(done, len(rows))
 
 
-def _write_bins(
-    draft: Path,
-    encoder: Encoder,
-    shard: str,
-    splits: dict[int, str],
-    batches: Iterator[tuple[list[int], list[str], list[str]]],
-) -> pa.Table:
-    """Write the bins of all splits; return the table of their documents."""
-    columns: dict[str, list[object]] = {name: [] for name in RELEASE_DOCUMENTS.names}
-    written = dict.fromkeys(BIN_NAMES, 0)
-    with ExitStack() as stack:
-        writers = {
-            split: stack.enter_context(
-                TokenBinWriter(
-                    draft,
-                    name,
-                    vocab_size=encoder.vocab_size,
-                    tokenizer_sha256=encoder.fingerprint,
-                    eos_id=encoder.eos_id,
-                )
-            )
-            for split, name in BIN_NAMES.items()
-        }
-        for rows, ids, texts in batches:
-            encoded = encoder.encode(texts)
-            starts = np.concatenate(([0], encoded.ends[:-1]))
-            for row, id_, start, end in zip(rows, ids, starts, encoded.ends, strict=True):
-                split, tokens = splits[row], int(end - start) + 1  # the writer adds the EOS
-                writers[split].append(encoded.flat[start:end])
-                added = (bin_files(BIN_NAMES[split])[0], written[split], tokens, shard, row, id_)
-                written[split] += tokens
-                for name, value in zip(RELEASE_DOCUMENTS.names, added, strict=True):
-                    columns[name].append(value)
-    return pa.table(columns, schema=RELEASE_DOCUMENTS)
+def _ledger(project: Project, run: _Run, encoder: Encoder, lines: pl.DataFrame) -> Json:
+    pack, documents = project.settings.pack, lines.filter(pl.col("offset") == 0)
+    ledger: dict[str, object] = {
+        split + what: value
+        for split, name in BIN_NAMES.items()
+        for what, value in _split_counts(lines, documents, bin_file(name)).items()
+    }
+    return {
+        **ledger,
+        "tokens": {
+            "text": run.counts["text"],
+            "bos": len(documents) if encoder.bos_id is not None else 0,
+            "eos": len(documents) if encoder.eos_id is not None else 0,
+            "placed": int(lines["tokens"].sum()),
+            "cut": int(documents["cut"].sum()),
+        },
+        "truncated_documents": documents.filter(pl.col("cut") > 0).height,
+        "bad_no_loss_ranges": run.counts["bad_no_loss_ranges"],
+        "vocab_size": encoder.vocab_size,
+        "eos": "none" if pack.eos_token is None else "appended",
+        "bos": "none" if pack.bos_token is None else "prepended",
+    }
 
 
-def _counts(documents: pa.Table) -> dict[str, int]:
-    frame = pl.DataFrame(documents)
-    counts = {}
-    for split, name in BIN_NAMES.items():
-        part = frame.filter(pl.col("file") == bin_files(name)[0])
-        counts[f"{split}_documents"] = len(part)
-        counts[f"{split}_tokens"] = int(part["tokens"].sum())
-    return counts
+def _split_counts(lines: pl.DataFrame, documents: pl.DataFrame, file: str) -> dict[str, int]:
+    of_file = pl.col("file") == file
+    return {
+        "_documents": documents.filter(of_file).height,
+        "_tokens": int(lines.filter(of_file)["tokens"].sum()),
+    }
 
 
 def _audit(project: Project, shard: str | None, folder: Path, ledger: Json) -> dict[str, float]:
     """Measure the written bins against the verdict, the tokenizer and the cleaned texts."""
-    encoder = encoder_of(project)
-    documents = pl.read_parquet(folder / PACKED_DOCUMENTS)
+    encoder, pack = encoder_of(project), project.settings.pack
+    lines, broken = whole_documents(pl.read_parquet(folder / PACKED_DOCUMENTS))
+    documents = _documents(lines)
+    numbers: dict[str, float] = {
+        "documents_differing": _differing(project, shard, documents),
+        "tokens_unaccounted": ledger_difference(ledger, lines),
+        "index_faults": broken,
+        "tokens_cut": int(documents["cut"].sum()),
+        "truncated_documents": documents.filter(pl.col("cut") > 0).height,
+        "bad_no_loss_ranges": ledger["bad_no_loss_ranges"],
+        "vocab_size": encoder.vocab_size,
+        **utilisation_numbers(documents, pack.strategy, pack.sequence_length),
+        **dict(language_numbers(documents)),
+    }
+    texts = project.present("cleaned_documents", shard).path(DOCUMENTS)
+    counts = measure_sample(folder, texts, lines, encoder, _policy(encoder))
+    for split, name in BIN_NAMES.items():
+        part = lines.filter(pl.col("file") == bin_file(name))
+        found = measure_bin(folder, name, part, _policy(encoder))
+        numbers[f"{split}_documents"] = found.pop("documents")
+        numbers[f"{split}_tokens"] = found.pop("tokens")
+        counts.update(found)
+    return numbers | {name: numbers.get(name, 0) + count for name, count in counts.items()}
+
+
+def _documents(lines: pl.DataFrame) -> pl.DataFrame:
+    """Return a line for each document, in source order."""
+    whole = lines.group_by("shard", "row", "file", maintain_order=True)
+    return whole.agg(pl.col("tokens", "cut").sum(), pl.col("lang").first()).sort("row")
+
+
+def _differing(project: Project, shard: str | None, documents: pl.DataFrame) -> int:
+    """Count documents that are kept or packed and not both, in their split, once."""
     verdict = project.present("dedup_verdicts", shard).path(VERDICT_FILE)
     kept = pl.read_parquet(verdict).filter("kept").select("row", "split")
-    splits = {bin_files(name)[0]: split for split, name in BIN_NAMES.items()}
-    found = documents.select(
-        "row", split=pl.col("file").replace_strict(splits, default=None, return_dtype=pl.String)
-    )
-    numbers: dict[str, float] = {
-        "documents_differing": len(kept.join(found, on=["row", "split"], how="anti"))
+    splits = {bin_file(name): split for split, name in BIN_NAMES.items()}
+    split = pl.col("file").replace_strict(splits, default=None, return_dtype=pl.String)
+    found = documents.select("row", split=split)
+    return (
+        len(kept.join(found, on=["row", "split"], how="anti"))
         + len(found.join(kept, on=["row", "split"], how="anti"))
         + len(found)
         - found["row"].n_unique()
         + int((documents["shard"] != shard).sum())
-    }
-    totals = {"tokens_unaccounted": 0, "ids_out_of_range": 0, "bad_ends": 0, "undecodable": 0}
-    texts = _sampled_texts(project, shard, documents)
-    for split, name in BIN_NAMES.items():
-        part = documents.filter(pl.col("file") == bin_files(name)[0])
-        bin_ = open_token_bin(folder, name, expect_tokenizer=encoder.fingerprint)
-        for key, value in _measure(bin_, part, encoder, texts).items():
-            totals[key] += value
-        numbers[f"{split}_documents"] = len(bin_.ends)
-        numbers[f"{split}_tokens"] = len(bin_.tokens)
-    return {**numbers, **totals, "vocab_size": encoder.vocab_size}
-
-
-def _measure(
-    bin_: TokenBin, documents: pl.DataFrame, encoder: Encoder, texts: dict[int, str]
-) -> dict[str, int]:
-    """Count what is wrong in one bin, given its documents and the texts of a sample."""
-    tokens, ends = bin_.tokens, bin_.ends.astype(np.int64)
-    lengths = np.diff(ends, prepend=0)
-    starts = ends - lengths
-    wanted = documents["tokens"].to_numpy(), documents["start"].to_numpy()
-    aligned = len(ends) == len(documents)
-    unaccounted = abs(int(ends[-1] if len(ends) else 0) - len(tokens))
-    if aligned:
-        unaccounted += int((lengths != wanted[0]).sum() + (starts != wanted[1]).sum())
-    else:
-        unaccounted += abs(len(ends) - len(documents))
-    is_eos = tokens == encoder.eos_id
-    last = np.zeros(len(tokens), np.bool_)
-    last[np.clip(ends[lengths > 0] - 1, 0, max(len(tokens) - 1, 0))] = True
-    bad_ends = int((is_eos != last).sum()) + int((lengths == 0).sum())
-    bad_ends += bin_.header.eos_id != encoder.eos_id
-    undecodable = 0
-    for i, row in enumerate(documents["row"].to_list()):
-        if row in texts:
-            ids = tokens[starts[i] : ends[i] - 1] if aligned else tokens[:0]
-            undecodable += encoder.decode(ids) != texts[row]
-    out_of_range = int((tokens >= encoder.vocab_size).sum())
-    out_of_range += bin_.header.vocab_size != encoder.vocab_size
-    return {
-        "tokens_unaccounted": unaccounted,
-        "ids_out_of_range": out_of_range,
-        "bad_ends": bad_ends,
-        "undecodable": undecodable,
-    }
-
-
-def _sampled_texts(project: Project, shard: str | None, documents: pl.DataFrame) -> dict[int, str]:
-    rows = documents["row"].to_list()
-    step = max(1, len(rows) // SAMPLED_DOCUMENTS)
-    path = project.present("cleaned_documents", shard).path(DOCUMENTS)
-    wanted = pl.scan_parquet(path).filter(pl.col("row").is_in(rows[::step]))
-    return dict(wanted.select("row", "text").collect().iter_rows())
+    )
 
 
 def _settings(project: Project, _: str | None) -> Json:
-    # The sequence length serves the report only: a packed stream does not know it.
-    return {**project.settings.pack.model_dump(include={"strategy"}), "eos": EOS_TOKEN}
+    pack = project.settings.pack
+    return pack.model_dump(exclude=OF_ROWS if pack.strategy == "concat" else set())
 
 
 def _inputs(project: Project, shard: str | None) -> dict[str, str]:
@@ -229,5 +235,5 @@ def _inputs(project: Project, shard: str | None) -> dict[str, str]:
 
 
 STAGE = Stage(
-    asset=ASSET, version=1, per_shard=True, settings=_settings, inputs=_inputs, audit=_audit
+    asset=ASSET, version=2, per_shard=True, settings=_settings, inputs=_inputs, audit=_audit
 )

@@ -1,4 +1,4 @@
-"""shuffled_bins: all documents of the corpus in one seeded random order, published as a release.
+"""shuffled_bins: all documents or rows of the corpus in one seeded random order: a release.
 
 Moves tokens, never encodes again. The id of a release is the hash of what goes in, so an unchanged
 corpus gives the same release; `current.json` moves only to a release that all gates let pass. How
@@ -8,6 +8,7 @@ the files are read again stands in `release_audit`.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -15,11 +16,13 @@ import pyarrow as pa
 
 from corpus_platform.document import RELEASE_DOCUMENTS
 from corpus_platform.errors import Uncleared
-from corpus_platform.formats.token_bin import TokenBin, TokenBinWriter, open_token_bin
+from corpus_platform.formats.token_bin import Header, TokenBin, open_token_bin
+from corpus_platform.formats.token_bin_writer import Policy, RowBinWriter, TokenBinWriter
 from corpus_platform.packing.files import cut_files
 from corpus_platform.packing.shuffle import document_keys, order
+from corpus_platform.stages.bins_writing import BIN_NAMES, bin_file
 from corpus_platform.stages.dedup_verdicts import latest_clusters
-from corpus_platform.stages.packed_bins import BIN_NAMES, PACKED_DOCUMENTS, bin_files
+from corpus_platform.stages.packed_bins import PACKED_DOCUMENTS, bin_products
 from corpus_platform.stages.project import Product, Progress, Project, Report, Stage, quiet
 from corpus_platform.stages.release_audit import DOCUMENTS, measure_release
 from corpus_platform.stages.tables import write_table
@@ -113,52 +116,89 @@ def _included(project: Project) -> _Included:
     return _Included(shards, {s: left_out[s] for s in sorted(left_out, key=key_order)})
 
 
-@dataclass(frozen=True)
-class _Packed:
-    """The bins of one shard and the documents in them, by split."""
+class _Packed(NamedTuple):
+    """The bins of one shard and the lines of what is in them, by split."""
 
     shard: str
     bins: dict[str, TokenBin]
-    documents: pl.DataFrame
+    lines: dict[str, pl.DataFrame]
 
 
 def _open_packed(project: Project, shard: str) -> _Packed:
     artifact = project.require("packed_bins", shard)
     fingerprint = file_sha256(project.require("tokenizer", None).path(TOKENIZER_FILE))
-    bins = {
-        name: open_token_bin(artifact.folder, name, expect_tokenizer=fingerprint)
-        for name in BIN_NAMES.values()
-    }
-    return _Packed(shard, bins, pl.read_parquet(artifact.path(PACKED_DOCUMENTS)))
+    names = BIN_NAMES.values()
+    bins = {n: open_token_bin(artifact.folder, n, expect_tokenizer=fingerprint) for n in names}
+    documents = pl.read_parquet(artifact.path(PACKED_DOCUMENTS), columns=RELEASE_DOCUMENTS.names)
+    lines = {n: documents.filter(pl.col("file") == bin_file(n)).sort("start") for n in names}
+    return _Packed(shard, bins, lines)
 
 
-@dataclass(frozen=True)
-class _Order:
-    """All documents of one split in the order of the release."""
+class _Order(NamedTuple):
+    """What moves as one, documents or rows, of one split in the order of the release.
 
+    The lines and the entries of the index that a unit has are [begin, end) in `lines` and in its
+    source's index.
+    """
+
+    lines: pl.DataFrame
     source: np.ndarray  # index of the shard
     start: np.ndarray
     tokens: np.ndarray
-    row: np.ndarray
-    id: pl.Series
+    line_begin: np.ndarray
+    line_end: np.ndarray
+    entry_begin: np.ndarray
+    entry_end: np.ndarray
+    documents_before: np.ndarray  # of each shard, in the split
+
+    def only(self, chosen: np.ndarray) -> "_Order":
+        """Return some units, in that order."""
+        kept = ("lines", "documents_before")
+        taken = {n: getattr(self, n)[chosen] for n in self._fields if n not in kept}
+        return self._replace(**taken)
 
 
 def _shuffled(sources: Sequence[_Packed], name: str, seed: int) -> _Order:
-    parts, keys = [], []
+    parts, keys, before = list[_Order](), list[np.ndarray](), 0
     for index, source in enumerate(sources):
-        part = source.documents.filter(pl.col("file") == bin_files(name)[0])
-        parts.append(part.with_columns(source=pl.lit(index, pl.Int64)))
-        keys.append(document_keys(seed, source.shard, part["row"].to_numpy()))
-    whole = pl.concat(parts)
-    ranks = order(np.concatenate(keys), whole["source"].to_numpy(), whole["row"].to_numpy())
-    whole = whole[ranks]
-    return _Order(
-        whole["source"].to_numpy(),
-        whole["start"].to_numpy(),
-        whole["tokens"].to_numpy(),
-        whole["row"].to_numpy(),
-        whole["id"],
+        units, numbers = _units(source, name, index, before)
+        keys.append(document_keys(seed, source.shard, numbers))
+        parts.append(units)
+        before += len(units.lines)
+    whole = _Order(
+        pl.concat([p.lines for p in parts]),
+        *(np.concatenate([getattr(p, n) for p in parts]) for n in _Order._fields[1:-1]),
+        documents_before=np.cumsum([0, *(s.bins[name].header.documents for s in sources[:-1])]),
     )
+    # Units of a shard come in the order of their rows.
+    return whole.only(order(np.concatenate(keys), whole.source, whole.line_begin))
+
+
+def _units(source: _Packed, name: str, index: int, lines_before: int) -> tuple[_Order, np.ndarray]:
+    """Return the units of one shard as they lie, and the numbers that their keys are made of."""
+    bin_, lines = source.bins[name], source.lines[name]
+    length = bin_.header.row_tokens
+    if length is None:
+        start, tokens = lines["start"].to_numpy(), lines["tokens"].to_numpy()
+        lines_end = entries_end = np.arange(1, len(lines) + 1)
+        numbers = lines["row"].to_numpy()
+    else:
+        numbers = np.arange(bin_.header.rows)
+        start, tokens = numbers * length, np.full(len(numbers), length)
+        lines_end = np.searchsorted(lines["start"].to_numpy(), start + length)
+        entries_end = np.searchsorted(bin_.ends, (start + length).astype(np.uint64)) + 1
+    units = _Order(
+        lines.with_columns(source=pl.lit(index, pl.Int64)),
+        np.full(len(start), index),
+        start,
+        tokens,
+        lines_before + np.concatenate(([0], lines_end[:-1]))[: len(start)],
+        lines_before + lines_end,
+        np.concatenate(([0], entries_end[:-1]))[: len(start)],
+        entries_end,
+        np.zeros(0, np.int64),
+    )
+    return units, numbers
 
 
 def _write_files(
@@ -170,78 +210,95 @@ def _write_files(
     total, done = sum(int(o.tokens.sum()) for o in orders.values()), 0
     for name, ordered in orders.items():
         files = cut_files(ordered.tokens, max_tokens=shuffle.max_tokens_per_file).file
+        bins = [s.bins[name] for s in sources]
         for number, chosen in enumerate(_by_file(files)):
-            base = f"{name}-{number:05d}"
-            tokens = _write_file(draft, base, sources, name, ordered, chosen)
-            done += tokens
+            base, part = f"{name}-{number:05d}", ordered.only(chosen)
+            header = _write_file(draft, base, bins, part)
+            done += header.tokens
             progress(done, total)
-            tokens_file, index, header = bin_files(base)
-            products += [Product(tokens_file, tokens=tokens), Product(index), Product(header)]
-            tables.append(_document_table(base, sources, ordered, chosen))
+            products += bin_products(base, header)
+            tables.append(_document_table(base, sources, part))
     return products, pa.concat_tables(tables)
 
 
 def _by_file(files: np.ndarray) -> list[np.ndarray]:
-    """Return the documents of each file, given their files in ascending order; at least one file."""
+    """Return the units of each file, given their files in ascending order; at least one file."""
     starts = np.searchsorted(files, np.arange(1, int(files.max(initial=0)) + 1))
     return np.split(np.arange(len(files)), starts)
 
 
-def _write_file(
-    draft: Path,
-    base: str,
-    sources: Sequence[_Packed],
-    name: str,
-    ordered: _Order,
-    chosen: np.ndarray,
-) -> int:
-    header = sources[0].bins[name].header
-    writer = TokenBinWriter(
-        draft,
-        base,
-        vocab_size=header.vocab_size,
-        tokenizer_sha256=header.tokenizer_sha256,
-        eos_id=header.eos_id,
-    )
-    with writer:
-        for block in _blocks(ordered, chosen):
-            pieces = [
-                sources[s].bins[name].tokens[a : a + n]
-                for s, a, n in zip(
-                    ordered.source[block].tolist(),
-                    ordered.start[block].tolist(),
-                    ordered.tokens[block].tolist(),
-                    strict=True,
-                )
-            ]
-            ends = np.cumsum(ordered.tokens[block])
-            writer.append_many(np.concatenate(pieces), ends, terminated=True)
-    return int(ordered.tokens[chosen].sum())
+def _write_file(draft: Path, base: str, bins: Sequence[TokenBin], ordered: _Order) -> Header:
+    policy, length = Policy.of(bins[0].header), bins[0].header.row_tokens
+    if length is None:
+        with TokenBinWriter(draft, base, policy) as writer:
+            for block in _blocks(ordered.tokens):
+                part = ordered.only(block)
+                tokens, loss = _moved(bins, part)
+                writer.append_many(tokens, np.cumsum(part.tokens), loss=loss, complete=True)
+    else:
+        with RowBinWriter(draft, base, policy, row_tokens=length) as writer:
+            for block in _blocks(ordered.tokens):
+                part = ordered.only(block)
+                tokens, loss = _moved(bins, part)
+                ends, pieces = _moved_entries(bins, part)
+                writer.append_rows(tokens, ends, pieces, loss=loss)
+    return Header.read(draft / f"{base}.json")
 
 
-def _blocks(ordered: _Order, chosen: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield runs of documents of about GATHERED_TOKENS tokens each."""
-    ends = np.cumsum(ordered.tokens[chosen])
-    start = 0
-    while start < len(chosen):
+def _moved(bins: Sequence[TokenBin], part: _Order) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return the tokens of some units back to back, and which count where any does not."""
+    places = list(zip(*(a.tolist() for a in (part.source, part.start, part.tokens)), strict=True))
+    tokens = np.concatenate([bins[s].tokens[a : a + n] for s, a, n in places])
+    if all(bin_.loss is None for bin_ in bins):
+        return tokens, None
+    masks = [np.ones(0, np.bool_)]
+    for s, a, n in places:
+        loss = bins[s].loss
+        masks.append(np.ones(n, np.bool_) if loss is None else loss[a : a + n].astype(np.bool_))
+    return tokens, np.concatenate(masks)
+
+
+def _moved_entries(bins: Sequence[TokenBin], part: _Order) -> tuple[np.ndarray, np.ndarray]:
+    """Return where the pieces of some rows end, from the first row on, and of what they are."""
+    ends, pieces, before = [], [], 0
+    fields = (part.source, part.start, part.tokens, part.entry_begin, part.entry_end)
+    for s, start, tokens, begin, end in zip(*(a.tolist() for a in fields), strict=True):
+        source = bins[s]
+        assert source.pieces is not None
+        ends.append(source.ends[begin:end].astype(np.int64) - start + before)
+        moved = source.pieces[begin:end].copy()
+        moved["document"][moved["document"] >= 0] += part.documents_before[s]
+        pieces.append(moved)
+        before += tokens
+    return np.concatenate(ends), np.concatenate(pieces)
+
+
+def _blocks(tokens: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield runs of units of about GATHERED_TOKENS tokens each."""
+    ends, start = np.cumsum(tokens), 0
+    while start < len(tokens):
         before = ends[start - 1] if start else 0
         stop = max(int(np.searchsorted(ends, before + GATHERED_TOKENS, side="right")), start + 1)
-        yield chosen[start:stop]
+        yield np.arange(start, stop)
         start = stop
 
 
-def _document_table(
-    base: str, sources: Sequence[_Packed], ordered: _Order, chosen: np.ndarray
-) -> pa.Table:
-    tokens = ordered.tokens[chosen]
+def _document_table(base: str, sources: Sequence[_Packed], ordered: _Order) -> pa.Table:
+    """Return the lines of a file, as its units come."""
+    counts = ordered.line_end - ordered.line_begin
+    before = np.cumsum(counts) - counts
+    taken = np.repeat(ordered.line_begin - before, counts) + np.arange(int(counts.sum()))
+    lines = ordered.lines[taken]
+    moved = np.cumsum(ordered.tokens) - ordered.tokens - ordered.start
     names = pa.array([s.shard for s in sources], pa.string())
     columns = {
-        "file": pa.array([bin_files(base)[0]] * len(chosen), pa.string()),
-        "start": np.cumsum(tokens) - tokens,
-        "tokens": tokens,
-        "shard": names.take(pa.array(ordered.source[chosen])),
-        "row": ordered.row[chosen],
-        "id": ordered.id[chosen].to_arrow().cast(pa.string()),
+        "file": pa.repeat(bin_file(base), len(lines)),
+        "start": lines["start"].to_numpy() + np.repeat(moved, counts),
+        "tokens": lines["tokens"].to_numpy(),
+        "shard": names.take(pa.array(lines["source"].to_numpy())),
+        "row": lines["row"].to_numpy(),
+        "id": lines["id"].to_arrow().cast(pa.string()),
+        "offset": lines["offset"].to_numpy(),
     }
     return pa.table(columns, schema=RELEASE_DOCUMENTS)
 
@@ -270,7 +327,7 @@ def _ledger(included: _Included, documents: pa.Table) -> dict[str, object]:
     ledger: dict[str, object] = {"shards": included.shards, "excluded": list(included.left_out)}
     for split, name in BIN_NAMES.items():
         part = frame.filter(pl.col("file").str.starts_with(f"{name}-"))
-        ledger[f"{split}_documents"] = len(part)
+        ledger[f"{split}_documents"] = part.filter(pl.col("offset") == 0).height
         ledger[f"{split}_tokens"] = int(part["tokens"].sum())
     return ledger
 
@@ -288,7 +345,7 @@ def _inputs(project: Project, _: str | None) -> dict[str, str]:
 
 STAGE = Stage(
     asset=ASSET,
-    version=1,
+    version=2,
     per_shard=False,
     settings=_settings,
     inputs=_inputs,

@@ -15,7 +15,7 @@ TABLES: dict[str, pa.Schema] = {
     "minhash_signatures": document.SIGNATURES,
     "dedup_clusters": document.CLUSTERS,
     "dedup_verdicts": document.VERDICTS,
-    "packed_bins": document.RELEASE_DOCUMENTS,
+    "packed_bins": document.PACKED_DOCUMENTS,
     "shuffled_bins": document.RELEASE_DOCUMENTS,
 }
 # What an asset reads, itself or through the asset before it.

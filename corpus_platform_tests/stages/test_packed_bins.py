@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from tokenizers import Tokenizer
 
-from corpus_platform.document import RELEASE_DOCUMENTS
+from corpus_platform.document import PACKED_DOCUMENTS
 from corpus_platform.settings_file import load_settings
 from corpus_platform.stages.chain import open_project
 from corpus_platform.stages.packed_bins import pack_shard
@@ -30,7 +30,7 @@ def test_a_second_call_does_nothing(project: Project) -> None:
 
 def test_documents_are_the_kept_ones_of_each_split_in_source_order(project: Project) -> None:
     path = project.present("packed_bins", FIRST).path("documents.parquet")
-    assert pq.read_schema(path).equals(RELEASE_DOCUMENTS)
+    assert pq.read_schema(path).equals(PACKED_DOCUMENTS)
     packed = pl.read_parquet(path)
     verdict = pl.read_parquet(project.present("dedup_verdicts", FIRST).path("verdict.parquet"))
     for split, file in (("train", "train.bin"), ("validation", "val.bin")):

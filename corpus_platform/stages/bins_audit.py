@@ -1,0 +1,185 @@
+"""The audit of packed_bins: reads every token of the bins again and holds it against what is listed.
+
+What is listed is the table of documents; that is held against the verdict, and a sample of it
+against the cleaned texts. Tokens are read in blocks.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+from corpus_platform.formats.token_bin import TokenBin, files_of, open_token_bin
+from corpus_platform.formats.token_bin_writer import Policy
+from corpus_platform.packing.utilisation import compare
+from corpus_platform.stages.bins_writing import BIN_NAMES, bin_file
+from corpus_platform.storage.files import file_sha256
+from corpus_platform.storage.manifest import Json
+
+__all__ = [
+    "language_numbers",
+    "ledger_difference",
+    "measure_bin",
+    "utilisation_numbers",
+    "whole_documents",
+]
+
+BLOCK_TOKENS = 1 << 22
+MAX_LANGUAGES = 50  # with a number of their own; a source may name as many as it likes
+
+
+class Entries(NamedTuple):
+    """Where documents and padding begin and end by index and table, in tokens, rising."""
+
+    begins: np.ndarray  # first tokens of documents
+    closes: np.ndarray  # last tokens of documents
+    padding_begins: np.ndarray
+    padding_ends: np.ndarray
+    faults: int
+
+
+def measure_bin(folder: Path, name: str, listed: pl.DataFrame, policy: Policy) -> Counter[str]:
+    """Count what is wrong in one bin, given the lines of its documents, and what is in it."""
+    bin_ = open_token_bin(folder, name, expect_tokenizer=policy.tokenizer_sha256)
+    lines = listed.filter(pl.col("tokens") > 0).sort("start")
+    entries = _entries(bin_, lines)
+    counts: Counter[str] = Counter(index_faults=entries.faults)
+    for start in range(0, len(bin_.tokens), BLOCK_TOKENS):
+        counts.update(_measure_block(bin_, policy, entries, start))
+    placed = len(bin_.tokens) - counts["padding_tokens"]
+    counts["tokens_unaccounted"] = abs(placed - int(lines["tokens"].sum())) + abs(
+        bin_.header.padding - counts["padding_tokens"]
+    )
+    counts["bad_ends"] += Policy.of(bin_.header) != policy
+    counts["files_differing"] = sum(
+        file_sha256(folder / file) != hashed.sha256
+        for file, hashed in files_of(name, bin_.header).items()
+    )
+    counts["documents"], counts["tokens"] = bin_.header.documents, placed
+    return counts
+
+
+def _entries(bin_: TokenBin, lines: pl.DataFrame) -> Entries:
+    ends = bin_.ends.astype(np.int64)
+    lengths = np.diff(ends, prepend=0)
+    faults = int(np.count_nonzero(lengths < 0))
+    ends = np.clip(ends, 0, len(bin_.tokens))
+    starts = np.concatenate(([0], ends[:-1])) if len(ends) else ends
+    padding, offsets = np.zeros(len(ends), np.bool_), np.zeros(len(ends), np.int64)
+    if bin_.pieces is not None:
+        padding, offsets = bin_.pieces["document"] < 0, bin_.pieces["offset"]
+    real = np.flatnonzero(~padding & (lengths > 0))
+    columns = [lines[name].to_numpy() for name in ("start", "tokens", "offset")]
+    begins = closes = np.zeros(0, np.int64)
+    if len(real) == len(lines):
+        found = (starts[real], lengths[real], offsets[real])
+        differs = [a != b for a, b in zip(found, columns, strict=True)]
+        faults += int(np.count_nonzero(np.logical_or.reduce(differs)))
+        begins, closes = starts[real[columns[2] == 0]], ends[real[lines["last"].to_numpy()]] - 1
+    else:
+        faults += abs(len(real) - len(lines))
+    return Entries(
+        np.sort(begins), np.sort(closes), np.sort(starts[padding]), np.sort(ends[padding]), faults
+    )
+
+
+def _measure_block(bin_: TokenBin, policy: Policy, entries: Entries, start: int) -> Counter[str]:
+    tokens = bin_.tokens[start : start + BLOCK_TOKENS]
+    stop = start + len(tokens)
+    padded = _between(entries.padding_begins, entries.padding_ends, start, stop)
+    counts: Counter[str] = Counter(
+        ids_out_of_range=int(np.count_nonzero(tokens >= policy.vocab_size)),
+        padding_tokens=int(np.count_nonzero(padded)),
+    )
+    begins = _marked(entries.begins, start, stop)
+    closes = _marked(entries.closes, start, stop)
+    for number in {policy.bos_id, policy.eos_id} - {None}:
+        expected = np.zeros(len(tokens), np.bool_)
+        expected |= begins if number == policy.bos_id else False
+        expected |= closes if number == policy.eos_id else False
+        found = tokens == number
+        counts["bad_ends"] += int(np.count_nonzero(found != expected))
+        counts["eos_count"] += int(np.count_nonzero(found & closes))
+    if policy.pad_id is not None:
+        counts["bad_ends"] += int(np.count_nonzero((tokens == policy.pad_id) != padded))
+    if bin_.loss is not None:
+        loss = bin_.loss[start:stop]
+        counts["loss_masked_tokens"] += int(np.count_nonzero((loss == 0) & ~padded))
+        counts["mask_faults"] += int(np.count_nonzero((loss > 1) | ((loss != 0) & padded)))
+    elif padded.any():
+        counts["mask_faults"] += int(np.count_nonzero(padded))
+    return counts
+
+
+def _between(begins: np.ndarray, ends: np.ndarray, start: int, stop: int) -> np.ndarray:
+    """Mark the tokens of a block that lie in one of some intervals; both borders rise."""
+    near = slice(np.searchsorted(ends, start, side="right"), np.searchsorted(begins, stop))
+    steps = np.zeros(stop - start + 1, np.int32)
+    np.add.at(steps, np.maximum(begins[near], start) - start, 1)
+    np.add.at(steps, np.minimum(ends[near], stop) - start, -1)
+    return np.cumsum(steps[:-1]) > 0
+
+
+def _marked(places: np.ndarray, start: int, stop: int) -> np.ndarray:
+    """Mark the tokens of a block that stand at one of some rising places."""
+    marked = np.zeros(stop - start, np.bool_)
+    marked[places[slice(*np.searchsorted(places, [start, stop]))] - start] = True
+    return marked
+
+
+def whole_documents(documents: pl.DataFrame) -> tuple[pl.DataFrame, int]:
+    """Return a line for each document, and how many pieces do not fit together.
+
+    Each document's pieces must begin at 0 and go on where the one before ends. `last` says of each
+    line whether it is the last piece.
+    """
+    ordered = documents.sort("shard", "row", "file", "offset", maintain_order=True)
+    same = ["shard", "row"]
+    ordered = ordered.with_columns(
+        before=(pl.col("offset") + pl.col("tokens")).shift(1).over(same).fill_null(0),
+        last=pl.col("offset") == pl.col("offset").max().over(same),
+    )
+    broken = ordered.filter(pl.col("before") != pl.col("offset")).height
+    broken += ordered.filter(pl.col("file").n_unique().over(same) > 1).height
+    return ordered.drop("before"), broken
+
+
+def utilisation_numbers(documents: pl.DataFrame, strategy: str, length: int) -> dict[str, float]:
+    """Return how full rows of that length are, or would be, by strategy, over both splits."""
+    totals: Counter[str] = Counter()
+    for name in BIN_NAMES.values():
+        part = documents.filter(pl.col("file") == bin_file(name))
+        for each, found in compare(part["tokens"].to_numpy(), row_tokens=length).items():
+            totals[f"rows/{each}"] += found.rows
+            totals[f"padding/{each}"] += found.padding
+            totals[f"cut_documents/{each}"] += found.cut_documents
+            totals[f"needless_cuts/{each}"] += found.needless_cuts
+    tokens, numbers = int(documents["tokens"].sum()), dict[str, float](totals)
+    for name in [n.removeprefix("rows/") for n in totals if n.startswith("rows/")]:
+        rows = totals[f"rows/{name}"]
+        numbers[f"utilisation/{name}"] = tokens / (rows * length) if rows else 1.0
+    return {**numbers, "sequence_length": length, f"strategy/{strategy}": 1}
+
+
+def language_numbers(documents: pl.DataFrame) -> Iterator[tuple[str, float]]:
+    """Yield the tokens of each of the largest languages, and of the others together."""
+    by_language = (
+        documents.group_by(pl.col("lang").fill_null("und"))
+        .agg(pl.col("tokens").sum())
+        .sort("tokens", "lang", descending=[True, False])
+    )
+    for lang, tokens in by_language.head(MAX_LANGUAGES).iter_rows():
+        yield f"tokens/lang/{lang}", tokens
+    if len(by_language) > MAX_LANGUAGES:
+        yield "tokens/lang/others", by_language["tokens"][MAX_LANGUAGES:].sum()
+
+
+def ledger_difference(ledger: Json, documents: pl.DataFrame) -> int:
+    """Return how many tokens that were encoded are neither placed nor cut."""
+    totals: Mapping[str, int] = ledger["tokens"]
+    placed, cut = int(documents["tokens"].sum()), int(documents["cut"].sum())
+    encoded = totals["text"] + totals["bos"] + totals["eos"]
+    return abs(encoded - placed - cut) + abs(totals["placed"] - placed) + abs(totals["cut"] - cut)
