@@ -11,7 +11,7 @@ import numpy as np
 
 from corpus_platform.errors import UsageError
 
-__all__ = ["RowPlan", "best_fit", "pad", "permuted", "plan_rows"]
+__all__ = ["RowPlan", "best_fit", "best_fit_rows", "pad", "permuted", "plan_rows"]
 
 WORD_BITS = 12  # a row of 2,048 in one step; 8 to 14 were equally fast
 DIGIT_BITS, MAX_DIGITS = 16, 3  # numpy sorts uint16 by counting; four passes are no gain
@@ -58,6 +58,16 @@ def best_fit(lengths: np.ndarray, *, row_tokens: int) -> RowPlan:
         np.concatenate((cut.length, left)),
         np.concatenate((cut.row_ends, ends + len(cut.document))),
     )
+
+
+def best_fit_rows(lengths: np.ndarray, *, row_tokens: int) -> int:
+    """Return how many rows `best_fit` makes, without a plan of them."""
+    lengths = _checked(lengths, row_tokens)
+    sizes, counts = np.unique(lengths % row_tokens, return_counts=True)
+    tails = slice(None, 0 if len(sizes) and not sizes[0] else None, -1)  # longest first
+    fills = _fills(sizes[tails].tolist(), counts[tails].tolist(), row_tokens)
+    opened = max((first + rows for first, rows, _ in fills), default=0)
+    return int((lengths // row_tokens).sum()) + opened
 
 
 def pad(lengths: np.ndarray, *, row_tokens: int) -> RowPlan:

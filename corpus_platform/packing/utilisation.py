@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from corpus_platform.packing.rows import best_fit
+from corpus_platform.packing.rows import best_fit_rows
 
 __all__ = ["STRATEGIES", "Utilisation", "compare"]
 
@@ -28,15 +28,14 @@ class Utilisation(NamedTuple):
 def compare(lengths: np.ndarray, *, row_tokens: int) -> dict[str, Utilisation]:
     """Return what each strategy makes of documents of these lengths, by its name."""
     lengths = np.asarray(lengths, dtype=np.int64)
-    plan = best_fit(lengths, row_tokens=row_tokens)
+    fitted = best_fit_rows(lengths, row_tokens=row_tokens)
     ends = np.cumsum(lengths)
     windows = -(-ends // row_tokens)  # begun up to the end of each document
-    apart = -(-lengths // row_tokens)
     crossed = windows - (ends - lengths) // row_tokens
-    together = np.bincount(plan.document, minlength=len(lengths))
+    apart = -(-lengths // row_tokens)  # whole rows and a tail: of best fit too
     measured = (
         (int(windows[-1]) if len(lengths) else 0, crossed * (lengths > 0)),
-        (len(plan.row_ends), together),
+        (fitted, apart),
         (int(apart.sum()), apart),
     )
     return {

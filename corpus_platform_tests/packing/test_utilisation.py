@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpus_platform.errors import UsageError
-from corpus_platform.packing.rows import pad
+from corpus_platform.packing.rows import plan_rows
 from corpus_platform.packing.utilisation import Utilisation, compare
 
 
@@ -43,14 +43,19 @@ def test_windows_are_those_that_a_reader_of_the_stream_sees(lengths: list[int], 
     assert found.needless_cuts == sum(lengths[n] <= size for n in cut)
 
 
+@pytest.mark.parametrize("strategy", ["best_fit", "pad"])
 @given(st.lists(st.integers(0, 40), max_size=40), st.integers(1, 16))
 @settings(deadline=None, max_examples=30)
-def test_rows_of_a_plan_are_counted_as_planned(lengths: list[int], size: int) -> None:
+def test_rows_and_cuts_are_those_of_the_plan(strategy: str, lengths: list[int], size: int) -> None:
     array = np.array(lengths, dtype=np.int64)
-    found = compare(array, row_tokens=size)
-    assert found["pad"].rows == len(pad(array, row_tokens=size).row_ends)
-    for strategy in ("best_fit", "pad"):
-        assert found[strategy].cut_documents == sum(n > size for n in lengths)
-        assert found[strategy].needless_cuts == 0
-        assert found[strategy].rows * size == found[strategy].tokens + found[strategy].padding
-    assert found["best_fit"].rows <= found["pad"].rows
+    found, plan = compare(array, row_tokens=size)[strategy], plan_rows(strategy, array, size)
+    pieces = np.bincount(plan.document, minlength=len(lengths))
+    assert found.rows == len(plan.row_ends)
+    assert found.rows * size == found.tokens + found.padding
+    assert found.cut_documents == int((pieces > 1).sum())
+    assert found.needless_cuts == int(((pieces > 1) & (array <= size)).sum()) == 0
+
+
+def test_short_rows_of_long_documents_are_counted_without_a_plan_of_them() -> None:
+    found = compare(np.array([2**50, 2**50 + 1]), row_tokens=2)
+    assert (found["best_fit"].rows, found["pad"].padding) == (2**50 + 1, 1)
