@@ -6,11 +6,10 @@ versions. After that a sample of every shard is encoded by both, and the whole s
 reference where they differ.
 """
 
-import json
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Generic, Literal, TypeVar
 
@@ -19,11 +18,17 @@ import numpy as np
 from corpus_platform.engines.local import cores
 from corpus_platform.errors import CorpusError, MissingExtra, SettingsError
 from corpus_platform.packing.shuffle import document_keys
-from corpus_platform.stages.cleaned_documents import DOCUMENTS
+from corpus_platform.stages.fast_engine import (
+    FAST,
+    REFERENCE,
+    is_worth,
+    record_path,
+    refusal_of,
+    retire,
+)
 from corpus_platform.stages.project import Progress, Project, quiet
-from corpus_platform.stages.tables import read_batches
 from corpus_platform.stages.tokenizer import TOKENIZER_FILE
-from corpus_platform.storage.files import publish_bytes, read_if_there
+from corpus_platform.storage.files import read_if_there
 from corpus_platform.storage.manifest import Json
 from corpus_platform.tokenization.documents import EncodedDocuments, encode_documents
 from corpus_platform.tokenization.encoder import (
@@ -33,7 +38,7 @@ from corpus_platform.tokenization.encoder import (
     load_encoder,
     take_threads,
 )
-from corpus_platform.tokenization.exactness import VERSION, differing, sweep
+from corpus_platform.tokenization.exactness import differing
 from corpus_platform.tokenization.fast import EngineFailed, load_fast
 
 __all__ = [
@@ -54,11 +59,6 @@ Choice = Literal["auto", "tokenizers", "fastokens"]
 Encode = Callable[[np.ndarray, Sequence[str], Sequence[str]], EncodedDocuments]
 LoadEngine = Callable[[bytes, HuggingFaceEncoder], Encoder]
 
-REFERENCE, FAST = "tokenizers", "fastokens"
-# A sweep takes as long as the reference takes for 24 MB of text, which is a third of that in
-# shards as they are stored: a corpus of less is done sooner without the fast engine.
-WORTH_BYTES = 8_000_000
-SWEPT_SHARDS, SWEPT_DOCUMENTS, SWEPT_CHARS = 4, 50, 500_000  # of each shard
 SAMPLED_SHARE, SAMPLED_DOCUMENTS = 1000, 50  # one document of so many, at least so many of a shard
 SAMPLE_SEED = 0
 
@@ -147,11 +147,11 @@ def with_engine(
     if choice == REFERENCE:
         return plain
     try:
-        record = _record_path(project, reference)
-        if choice == "auto" and read_if_there(record) is None and not _is_worth(project):
+        record = record_path(project, reference)
+        if choice == "auto" and read_if_there(record) is None and not is_worth(project):
             return plain
         engine = load(data, reference)
-        refusal = _refusal(project, record, reference, engine, keep=keep, progress=progress)
+        refusal = refusal_of(project, record, reference, engine, keep=keep, progress=progress)
     except MissingExtra:
         if choice == FAST:
             raise
@@ -188,7 +188,8 @@ def encode_shard(
             _log.warning("%s is encoded again by the reference: %s", shard, error)
         except EnginesDiffer as error:
             _log.warning("%s is encoded again by the reference: %s", shard, error)
-            _retire(encoding, f"{shard}: {error}")
+            if encoding.record is not None:
+                retire(encoding.record, f"{shard}: {error}")
             differences = error.count
     reference = encoding.by_reference()
     value = write(lambda rows, texts, metas: reference.documents(texts, metas))
@@ -230,98 +231,3 @@ def _chosen(encoded: EncodedDocuments, numbers: Sequence[int]) -> Encoded:
     starts = np.concatenate(([0], encoded.ends[:-1]))
     parts = [encoded.flat[starts[i] : encoded.ends[i]] for i in numbers]
     return Encoded(np.concatenate(parts), np.cumsum([len(part) for part in parts]))
-
-
-def _record_path(project: Project, reference: HuggingFaceEncoder) -> Path:
-    """Return where it is kept what is known of the fast engine and this tokenizer."""
-    try:
-        versions = f"{FAST}-{version(FAST)}-{REFERENCE}-{version(REFERENCE)}"
-    except PackageNotFoundError as error:
-        raise MissingExtra("fast encoding: pip install 'corpus-platform[fast]'") from error
-    return project.store.root / "engines" / f"{reference.fingerprint[:16]}-{versions}.json"
-
-
-def _is_worth(project: Project) -> bool:
-    """Tell whether the shards have WORTH_BYTES as they are stored, or one says nothing of its size."""
-    total = 0
-    for shard in project.shards().values():
-        for member in shard.members:
-            total += WORTH_BYTES if member.bytes is None else member.bytes
-        if total >= WORTH_BYTES:
-            return True
-    return False
-
-
-def _refusal(
-    project: Project,
-    path: Path,
-    reference: HuggingFaceEncoder,
-    engine: Encoder,
-    *,
-    keep: bool,
-    progress: Progress,
-) -> str | None:
-    """Return why an engine is not to be used, None where it may be; find out what is not known."""
-    if not keep:
-        known = _known(path)
-        return known[1] if known else _found(project, reference, engine, progress)[1]
-    with project.store.lease("engines", path.stem):
-        if (known := _known(path)) is not None:
-            return known[1]
-        texts, refusal = _found(project, reference, engine, progress)
-        publish_bytes(path, _record(path, texts, refusal))
-    if refusal is not None:
-        _log.warning("fastokens is not used for this tokenizer, see %s: %s", path, refusal)
-    return refusal
-
-
-def _found(
-    project: Project, reference: HuggingFaceEncoder, engine: Encoder, progress: Progress
-) -> tuple[int, str | None]:
-    """Return how many texts were compared, and the first difference in words."""
-    done = 0
-
-    def progressed(now: int, total: int) -> None:
-        nonlocal done
-        done = now
-        progress(now, total)
-
-    documents = [*_documents(project)]
-    found = sweep(reference, engine, documents=documents, progress=progressed)
-    return done, None if found is None else str(found)
-
-
-def _documents(project: Project) -> Iterator[str]:
-    """Yield the first documents of some shards, none very long."""
-    shards = [*project.shards()]
-    for shard in shards[:: max(1, len(shards) // SWEPT_SHARDS)][:SWEPT_SHARDS]:
-        cleaned = project.artifact("cleaned_documents", shard)
-        if cleaned is None or not cleaned.numbers.get("readable"):
-            continue
-        chars = SWEPT_CHARS
-        batch = next(read_batches(cleaned.path(DOCUMENTS), ["text"], rows=SWEPT_DOCUMENTS), None)
-        for text in batch.column(0).to_pylist() if batch is not None else ():
-            if len(text) <= chars:
-                chars -= len(text)
-                yield text
-
-
-def _known(path: Path) -> tuple[int, str | None] | None:
-    """Return what is known of an engine; None where nothing is, or it is of other probes."""
-    try:
-        record = json.loads(read_if_there(path) or b"null")
-        return (record["texts"], record["difference"]) if record["probes"] == VERSION else None
-    except (ValueError, LookupError, TypeError):
-        return None
-
-
-def _record(path: Path, texts: int, difference: str | None) -> bytes:
-    record = {"probes": VERSION, "texts": texts, "difference": difference, "of": path.stem}
-    return (json.dumps(record, indent=2, sort_keys=True) + "\n").encode()
-
-
-def _retire(encoding: Encoding, difference: str) -> None:
-    """Keep that an engine is not exact: what passed the sweep has failed on a document."""
-    if encoding.record is not None:
-        texts, _ = _known(encoding.record) or (0, None)
-        publish_bytes(encoding.record, _record(encoding.record, texts, difference))

@@ -107,7 +107,7 @@ def _narrowed(reference: HuggingFaceEncoder, engine: Encoder, found: Difference)
     """Return the difference on a single code point of a text of many, if it is one."""
     if not found.where.startswith("code points"):
         return found
-    for code in sorted(set(map(ord, found.text)) - set(range(128))):
+    for code in sorted(map(ord, set(found.text) - set(CONTEXTS))):
         where = f"code point U+{code:04X}"
         texts = [context.format(chr(code)) for context in (CONTEXTS, FEW_CONTEXTS)]
         if (one := first_difference(reference, engine, texts, where=where)) is not None:

@@ -91,6 +91,38 @@ def test_an_end_token_that_text_can_make_is_refused() -> None:
         load_encoder(json.dumps(written).encode(), eos_token=EOS)
 
 
+def test_control_tokens_are_found_by_name_and_none_means_none() -> None:
+    data = trained(special_tokens=SPECIAL_TOKENS)
+    encoder = load_encoder(
+        data, eos_token=SPECIAL_TOKENS[0], bos_token=SPECIAL_TOKENS[1], pad_token=SPECIAL_TOKENS[3]
+    )
+    assert (encoder.eos_id, encoder.bos_id, encoder.pad_id) == (0, 1, 3)
+    plain = load_encoder(data, eos_token=None)
+    assert (plain.eos_id, plain.bos_id, plain.pad_id) == (None, None, None)
+
+
+@pytest.mark.parametrize(("role", "words"), [("eos", "end"), ("bos", "begin"), ("pad", "padding")])
+def test_each_control_token_is_held_against_the_tokenizer(role: str, words: str) -> None:
+    asked = {"eos_token": None, f"{role}_token": "cat"}
+    with pytest.raises(SettingsError, match=rf"own\.json: the {words} token 'cat' is no special"):
+        load_encoder(with_word("cat"), **asked, name="own.json")
+    asked[f"{role}_token"] = "<|none|>"
+    with pytest.raises(SettingsError, match=rf"own\.json: no {words} token '<\|none\|>' among"):
+        load_encoder(trained(), **asked, name="own.json")
+
+
+def with_word(word: str) -> bytes:
+    """Return a tokenizer that has a plain added token."""
+    tokenizer = tokenizers.Tokenizer.from_buffer(trained())
+    tokenizer.add_tokens([word])
+    return tokenizer.to_str().encode()
+
+
+def test_a_tokenizer_without_special_tokens_serves_where_none_are_asked_for() -> None:
+    encoder = load_encoder(trained(special_tokens=()), eos_token=None)
+    assert encoder.decode(encoder.encode(["the cat"]).flat) == "the cat"
+
+
 @pytest.mark.parametrize("data", [b"", b"{}", b"\xff", b"[1]"])
 def test_bytes_that_are_no_tokenizer_are_refused(data: bytes) -> None:
     with pytest.raises(SettingsError, match=r"tokenizer\.json: cannot be read"):
