@@ -273,6 +273,11 @@ class PackSettings(Section):
         description="A longer document is cut to so many tokens, control tokens counted in, and the rest is counted as cut [S2]; null for no limit.",
     )
 
+    @property
+    def padding_token(self) -> str | None:
+        """The token that fills rows up; None where there are no rows."""
+        return None if self.strategy == "concat" else self.pad_token
+
     @pydantic.model_validator(mode="after")
     def _possible(self) -> "PackSettings":
         if self.strategy != "concat" and self.pad_token in (self.eos_token, self.bos_token):

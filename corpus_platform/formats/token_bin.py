@@ -50,6 +50,7 @@ __all__ = [
     "files_of",
     "id_dtype",
     "open_token_bin",
+    "pieces_of",
     "token_dtype",
 ]
 
@@ -68,6 +69,13 @@ def token_dtype(vocab_size: int) -> str:
 def id_dtype(vocab_size: int) -> np.dtype:
     """Return the type of one id in NAME.bin."""
     return _DTYPES[token_dtype(vocab_size)]
+
+
+def pieces_of(document: np.ndarray, offset: np.ndarray) -> np.ndarray:
+    """Return the entries of NAME.pieces."""
+    pieces: np.ndarray = np.empty(len(document), PIECE_DTYPE)
+    pieces["document"], pieces["offset"] = document, offset
+    return pieces
 
 
 class Hashed(NamedTuple):

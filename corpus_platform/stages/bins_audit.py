@@ -174,7 +174,7 @@ def language_numbers(documents: pl.DataFrame) -> Iterator[tuple[str, float]]:
     for lang, tokens in by_language.head(MAX_LANGUAGES).iter_rows():
         yield f"tokens/lang/{lang}", tokens
     if len(by_language) > MAX_LANGUAGES:
-        yield "tokens/lang/others", by_language["tokens"][MAX_LANGUAGES:].sum()
+        yield "tokens/lang/others", int(by_language["tokens"][MAX_LANGUAGES:].sum())
 
 
 def ledger_difference(ledger: Json, documents: pl.DataFrame) -> int:

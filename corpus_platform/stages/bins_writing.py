@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from corpus_platform.document import PACKED_DOCUMENTS
-from corpus_platform.formats.token_bin import PIECE_DTYPE, TokenBin, open_token_bin
+from corpus_platform.formats.token_bin import TokenBin, open_token_bin, pieces_of
 from corpus_platform.formats.token_bin_writer import Policy, RowBinWriter, TokenBinWriter
 from corpus_platform.packing.rows import RowPlan, permuted, plan_rows
 from corpus_platform.packing.shuffle import document_keys
@@ -165,7 +165,7 @@ def _write_rows(
     assert packing.row_tokens is not None
     length = packing.row_tokens
     stream = open_token_bin(streams, name)
-    listed = documents.filter(pc.equal(documents["file"], bin_file(name)))
+    listed = documents.filter(pc.field("file") == bin_file(name))
     plan = plan_rows(packing.strategy, listed["tokens"].to_numpy(), length)
     rows = len(plan.row_ends)
     plan = permuted(plan, document_keys(ROW_SEED, name, np.arange(rows)))
@@ -204,11 +204,10 @@ def _write_block(
     filled = (begins + plan.length)[plan.row_ends - 1]
     padded = borders[filled < borders]
     ends = np.concatenate((begins + plan.length, padded))
-    pieces = np.empty(len(ends), PIECE_DTYPE)
-    pieces["document"] = np.concatenate((plan.document, np.full(len(padded), -1)))
-    pieces["offset"] = np.concatenate((plan.offset, np.zeros(len(padded), np.int64)))
+    document = np.concatenate((plan.document, np.full(len(padded), -1)))
+    offset = np.concatenate((plan.offset, np.zeros(len(padded), np.int64)))
     order = np.argsort(ends)
-    writer.append_rows(flat, ends[order], pieces[order], loss=loss)
+    writer.append_rows(flat, ends[order], pieces_of(document, offset)[order], loss=loss)
 
 
 def _starts(plan: RowPlan, length: int) -> np.ndarray:
@@ -232,7 +231,7 @@ def _piece_table(listed: pa.Table, plan: RowPlan, length: int) -> pa.Table:
     lines = _with(lines, "tokens", plan.length)
     lines = _with(lines, "offset", plan.offset)
     lines = _with(lines, "cut", np.where(plan.offset == 0, lines["cut"].to_numpy(), 0))
-    return pa.concat_tables([lines, listed.filter(pc.equal(listed["tokens"], 0))])
+    return pa.concat_tables([lines, listed.filter(pc.field("tokens") == 0)])
 
 
 def _with(table: pa.Table, name: str, values: np.ndarray | Sequence[int]) -> pa.Table:

@@ -4,9 +4,11 @@ Documents stand in source order in a stream, and where a row planner put them in
 begins and whose it is stands beside.
 """
 
+import shutil
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -25,15 +27,22 @@ from corpus_platform.stages.bins_sample import measure_sample
 from corpus_platform.stages.bins_writing import BIN_NAMES, Batch, Packing, bin_file, write_bins
 from corpus_platform.stages.cleaned_documents import DOCUMENTS
 from corpus_platform.stages.dedup_verdicts import VERDICT_FILE
+from corpus_platform.stages.encoding import Encode, Encoding, encode_shard, open_encoding
 from corpus_platform.stages.project import Product, Progress, Project, Report, Stage, quiet
 from corpus_platform.stages.tables import read_batches, write_table
 from corpus_platform.stages.tokenizer import TOKENIZER_FILE
-from corpus_platform.storage.artifacts import Artifact
 from corpus_platform.storage.manifest import Json
-from corpus_platform.tokenization.documents import EncodedDocuments, encode_documents
+from corpus_platform.tokenization.documents import EncodedDocuments
 from corpus_platform.tokenization.encoder import Encoder, HuggingFaceEncoder, load_encoder
 
-__all__ = ["PACKED_DOCUMENTS", "STAGE", "bin_products", "encoder_of", "pack_shard"]
+__all__ = [
+    "PACKED_DOCUMENTS",
+    "STAGE",
+    "bin_products",
+    "encoder_of",
+    "pack_shard",
+    "policy_of",
+]
 
 ASSET = "packed_bins"
 PACKED_DOCUMENTS = "documents.parquet"
@@ -48,7 +57,7 @@ def encoder_of(project: Project) -> HuggingFaceEncoder:
         artifact.path(TOKENIZER_FILE).read_bytes(),
         eos_token=pack.eos_token,
         bos_token=pack.bos_token,
-        pad_token=None if pack.strategy == "concat" else pack.pad_token,
+        pad_token=pack.padding_token,
     )
 
 
@@ -68,46 +77,74 @@ def pack_shard(project: Project, shard: str, *, progress: Progress = quiet) -> R
         verdict = project.require("dedup_verdicts", shard)
         if (report := making.current()) is not None:
             return report
-        encoder = encoder_of(project)
+        encoding = _encoding(project, progress)
+        kept = pl.read_parquet(verdict.path(VERDICT_FILE)).filter("kept").sort("row")
         with making.draft() as draft:
-            run = _Run(encoder, encoder)
-            batches = _batches(cleaned.path(DOCUMENTS), verdict, progress)
-            documents = write_bins(
-                draft,
-                shard,
-                batches,
-                encode=run.encode,
-                policy=_policy(encoder),
-                packing=_packing(project),
+
+            def write(encode: Encode) -> _Written:
+                batches = _batches(cleaned.path(DOCUMENTS), kept, progress)
+                return _write(project, draft, shard, batches, encode)
+
+            written = encode_shard(encoding, shard, kept["row"].to_numpy(), write)
+            measured = {**written.measured(), "engine_differences": written.engine_differences}
+            return making.publish(
+                draft, written.value.products, ledger=written.value.ledger, measured=measured
             )
-            rows = write_table(draft / PACKED_DOCUMENTS, documents, dictionary=DICTIONARY)
-            products = [Product(PACKED_DOCUMENTS, rows=rows)]
-            for name in BIN_NAMES.values():
-                products += bin_products(name, Header.read(draft / f"{name}.json"))
-            ledger = _ledger(project, run, encoder, pl.DataFrame(documents))
-            return making.publish(draft, products, ledger=ledger)
 
 
-DICTIONARY = ["file", "shard", "lang"]
+def _encoding(project: Project, progress: Progress) -> Encoding:
+    pack = project.settings.pack
+    return open_encoding(
+        project,
+        eos_token=pack.eos_token,
+        bos_token=pack.bos_token,
+        pad_token=pack.padding_token,
+        choice=project.settings.run.encoder,
+        progress=progress,
+    )
 
 
-class _Run:
-    """One way through a shard: encodes its batches and counts what came out."""
+class _Written(NamedTuple):
+    """What stands in a draft, and what was counted on the way."""
 
-    def __init__(self, encoder: Encoder, reference: HuggingFaceEncoder) -> None:
-        self._encoder, self._reference = encoder, reference
-        self.counts: Counter[str] = Counter()
-
-    def encode(self, batch: Batch) -> EncodedDocuments:
-        """Return the ids of a batch."""
-        texts, metas = (batch.columns[n].to_pylist() for n in ("text", "meta"))
-        found = encode_documents(self._encoder, self._reference, texts, metas)
-        self.counts["text"] += len(found.flat)
-        self.counts["bad_no_loss_ranges"] += found.bad_no_loss_ranges
-        return found
+    products: list[Product]
+    ledger: Json
 
 
-def _policy(encoder: Encoder) -> Policy:
+def _write(
+    project: Project, draft: Path, shard: str, batches: Iterable[Batch], encode: Encode
+) -> _Written:
+    """Write all files of a shard into a draft, whatever another engine has left there."""
+    for left in draft.iterdir():
+        shutil.rmtree(left) if left.is_dir() else left.unlink()
+    encoder, counts = encoder_of(project), Counter[str]()
+    documents = write_bins(
+        draft,
+        shard,
+        batches,
+        encode=lambda batch: _counted(encode, batch, counts),
+        policy=policy_of(encoder),
+        packing=_packing(project),
+    )
+    rows = write_table(draft / PACKED_DOCUMENTS, documents, dictionary=["file", "shard", "lang"])
+    headers = {name: Header.read(draft / f"{name}.json") for name in BIN_NAMES.values()}
+    products = [Product(PACKED_DOCUMENTS, rows=rows)]
+    for name, header in headers.items():
+        products += bin_products(name, header)
+    counts["padding"] = sum(header.padding for header in headers.values())
+    return _Written(products, _ledger(project, counts, encoder, pl.DataFrame(documents)))
+
+
+def _counted(encode: Encode, batch: Batch, counts: Counter[str]) -> EncodedDocuments:
+    texts, metas = (batch.columns[name].to_pylist() for name in ("text", "meta"))
+    found = encode(batch.rows, texts, metas)
+    counts["text"] += len(found.flat)
+    counts["bad_no_loss_ranges"] += found.bad_no_loss_ranges
+    return found
+
+
+def policy_of(encoder: Encoder) -> Policy:
+    """Return what token files of an encoder share."""
     return Policy(
         vocab_size=encoder.vocab_size,
         tokenizer_sha256=encoder.fingerprint,
@@ -123,9 +160,8 @@ def _packing(project: Project) -> Packing:
     return Packing(pack.strategy, length, pack.max_document_tokens)
 
 
-def _batches(path: Path, verdict: Artifact, progress: Progress) -> Iterator[Batch]:
+def _batches(path: Path, kept: pl.DataFrame, progress: Progress) -> Iterator[Batch]:
     """Yield the kept documents of a shard, in source order."""
-    kept = pl.read_parquet(verdict.path(VERDICT_FILE)).filter("kept").sort("row")
     rows, held_out = kept["row"].to_numpy(), (kept["split"] == "validation").to_numpy()
     done = 0
     for batch in read_batches(path, ["row", "id", "text", "lang", "meta"], rows=BATCH_DOCUMENTS):
@@ -140,7 +176,7 @@ def _batches(path: Path, verdict: Artifact, progress: Progress) -> Iterator[Batc
         progress(done, len(rows))
 
 
-def _ledger(project: Project, run: _Run, encoder: Encoder, lines: pl.DataFrame) -> Json:
+def _ledger(project: Project, counts: Counter[str], encoder: Encoder, lines: pl.DataFrame) -> Json:
     pack, documents = project.settings.pack, lines.filter(pl.col("offset") == 0)
     ledger: dict[str, object] = {
         split + what: value
@@ -150,14 +186,15 @@ def _ledger(project: Project, run: _Run, encoder: Encoder, lines: pl.DataFrame) 
     return {
         **ledger,
         "tokens": {
-            "text": run.counts["text"],
+            "text": counts["text"],
             "bos": len(documents) if encoder.bos_id is not None else 0,
             "eos": len(documents) if encoder.eos_id is not None else 0,
             "placed": int(lines["tokens"].sum()),
             "cut": int(documents["cut"].sum()),
+            "padding": counts["padding"],
         },
         "truncated_documents": documents.filter(pl.col("cut") > 0).height,
-        "bad_no_loss_ranges": run.counts["bad_no_loss_ranges"],
+        "bad_no_loss_ranges": counts["bad_no_loss_ranges"],
         "vocab_size": encoder.vocab_size,
         "eos": "none" if pack.eos_token is None else "appended",
         "bos": "none" if pack.bos_token is None else "prepended",
@@ -189,10 +226,10 @@ def _audit(project: Project, shard: str | None, folder: Path, ledger: Json) -> d
         **dict(language_numbers(documents)),
     }
     texts = project.present("cleaned_documents", shard).path(DOCUMENTS)
-    counts = measure_sample(folder, texts, lines, encoder, _policy(encoder))
+    counts = measure_sample(folder, texts, lines, encoder, policy_of(encoder))
     for split, name in BIN_NAMES.items():
         part = lines.filter(pl.col("file") == bin_file(name))
-        found = measure_bin(folder, name, part, _policy(encoder))
+        found = measure_bin(folder, name, part, policy_of(encoder))
         numbers[f"{split}_documents"] = found.pop("documents")
         numbers[f"{split}_tokens"] = found.pop("tokens")
         counts.update(found)
