@@ -57,7 +57,6 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 Choice = Literal["auto", "tokenizers", "fastokens"]
 Encode = Callable[[np.ndarray, Sequence[str], Sequence[str]], EncodedDocuments]
-LoadEngine = Callable[[bytes, HuggingFaceEncoder], Encoder]
 
 SAMPLED_SHARE, SAMPLED_DOCUMENTS = 1000, 50  # one document of so many, at least so many of a shard
 SAMPLE_SEED = 0
@@ -114,7 +113,6 @@ def open_encoding(
     pad_token: str | None = None,
     choice: Choice = "auto",
     progress: Progress = quiet,
-    load: LoadEngine = load_fast,
 ) -> Encoding:
     """Return the encoding of the corpus's tokenizer, which must be cleared.
 
@@ -124,7 +122,7 @@ def open_encoding(
     """
     data = project.require("tokenizer", None).path(TOKENIZER_FILE).read_bytes()
     reference = load_encoder(data, eos_token=eos_token, bos_token=bos_token, pad_token=pad_token)
-    encoding = with_engine(project, data, reference, choice=choice, progress=progress, load=load)
+    encoding = with_engine(project, data, reference, choice=choice, progress=progress)
     take_threads(max(1, cores() // project.workers))  # a sweep had all: the other workers wait
     return encoding
 
@@ -137,7 +135,6 @@ def with_engine(
     choice: Choice = "auto",
     keep: bool = True,
     progress: Progress = quiet,
-    load: LoadEngine = load_fast,
 ) -> Encoding:
     """Return the encoding of a tokenizer.json by the engine to use.
 
@@ -150,7 +147,7 @@ def with_engine(
         record = record_path(project, reference)
         if choice == "auto" and read_if_there(record) is None and not is_worth(project):
             return plain
-        engine = load(data, reference)
+        engine = load_fast(data, reference)
         refusal = refusal_of(project, record, reference, engine, keep=keep, progress=progress)
     except MissingExtra:
         if choice == FAST:

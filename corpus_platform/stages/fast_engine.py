@@ -6,7 +6,7 @@ engine is another question. Several processes may ask at once: one finds out, th
 
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from corpus_platform.errors import MissingExtra
 from corpus_platform.stages.cleaned_documents import DOCUMENTS
 from corpus_platform.stages.project import Progress, Project
 from corpus_platform.stages.tables import read_batches
+from corpus_platform.storage.artifacts import Artifact
 from corpus_platform.storage.files import publish_bytes, read_if_there
 from corpus_platform.tokenization.encoder import Encoder, HuggingFaceEncoder
 from corpus_platform.tokenization.exactness import VERSION, sweep
@@ -22,9 +23,10 @@ __all__ = ["FAST", "REFERENCE", "is_worth", "record_path", "refusal_of", "retire
 
 _log = logging.getLogger(__name__)
 REFERENCE, FAST = "tokenizers", "fastokens"
-# A sweep takes as long as the reference takes for 24 MB of text, which is a third of that in
-# shards as they are stored: a corpus of less is done sooner without the fast engine.
+# A sweep takes as long as the reference takes for 24 MB of text, which is a third of that as it is
+# stored: a smaller corpus is done sooner without the fast engine.
 WORTH_BYTES = 8_000_000
+MEASURED = 50  # shards that stand for all when the size of a corpus is told
 SWEPT_SHARDS, SWEPT_DOCUMENTS, SWEPT_CHARS = 4, 50, 500_000  # of each shard
 
 
@@ -38,14 +40,10 @@ def record_path(project: Project, reference: HuggingFaceEncoder) -> Path:
 
 
 def is_worth(project: Project) -> bool:
-    """Tell whether the shards have WORTH_BYTES as they are stored, or one says nothing of its size."""
-    total = 0
-    for shard in project.shards().values():
-        for member in shard.members:
-            total += WORTH_BYTES if member.bytes is None else member.bytes
-        if total >= WORTH_BYTES:
-            return True
-    return False
+    """Tell whether the documents of the corpus have about WORTH_BYTES as they are stored."""
+    shards = [*project.shards()]
+    sizes = [cleaned.path(DOCUMENTS).stat().st_size for cleaned in _some(project, shards, MEASURED)]
+    return len(sizes) > 0 and sum(sizes) / len(sizes) * len(shards) >= WORTH_BYTES
 
 
 def refusal_of(
@@ -96,17 +94,21 @@ def _found(
 
 def _documents(project: Project) -> Iterator[str]:
     """Yield the first documents of some shards, none very long."""
-    shards = [*project.shards()]
-    for shard in shards[:: max(1, len(shards) // SWEPT_SHARDS)][:SWEPT_SHARDS]:
-        cleaned = project.artifact("cleaned_documents", shard)
-        if cleaned is None or not cleaned.numbers.get("readable"):
-            continue
+    for cleaned in _some(project, [*project.shards()], SWEPT_SHARDS):
         chars = SWEPT_CHARS
         batch = next(read_batches(cleaned.path(DOCUMENTS), ["text"], rows=SWEPT_DOCUMENTS), None)
         for text in batch.column(0).to_pylist() if batch is not None else ():
             if len(text) <= chars:
                 chars -= len(text)
                 yield text
+
+
+def _some(project: Project, shards: Sequence[str], count: int) -> Iterator[Artifact]:
+    """Yield the cleaned documents of so many shards at most, from first to last."""
+    for shard in shards[:: -(-len(shards) // count) or 1]:
+        cleaned = project.artifact("cleaned_documents", shard)
+        if cleaned is not None and cleaned.numbers.get("readable"):
+            yield cleaned
 
 
 def _known(path: Path) -> tuple[int, str | None] | None:
