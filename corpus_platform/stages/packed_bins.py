@@ -233,7 +233,15 @@ def _audit(project: Project, shard: str | None, folder: Path, ledger: Json) -> d
         numbers[f"{split}_documents"] = found.pop("documents")
         numbers[f"{split}_tokens"] = found.pop("tokens")
         counts.update(found)
-    return numbers | {name: numbers.get(name, 0) + count for name, count in counts.items()}
+    numbers |= {name: numbers.get(name, 0) + count for name, count in counts.items()}
+    if pack.strategy != "concat":  # what the files hold, not what a plan would
+        positions = (
+            numbers["padding_tokens"] + numbers["train_tokens"] + numbers["validation_tokens"]
+        )
+        numbers[f"utilisation/{pack.strategy}"] = 1.0 - numbers["padding_tokens"] / max(
+            positions, 1
+        )
+    return numbers
 
 
 def _documents(lines: pl.DataFrame) -> pl.DataFrame:
