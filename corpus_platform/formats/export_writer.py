@@ -6,7 +6,7 @@ publishing belong to whoever calls it: a writer writes the path that it is given
 
 import contextlib
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, ClassVar, NamedTuple, Self
@@ -58,7 +58,7 @@ class HashedFile:
             self._file.write(data)
 
     @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
+    def _told(self) -> Generator[None]:
         try:
             yield
         except OSError as error:
@@ -91,7 +91,7 @@ class HashedFile:
 
 
 @contextlib.contextmanager
-def hashed_files(*paths: Path) -> Iterator[list[HashedFile]]:
+def hashed_files(*paths: Path) -> Generator[list[HashedFile]]:
     """Open files to write; they are closed after the block, and deleted where it fails."""
     files: list[HashedFile] = []
     try:
