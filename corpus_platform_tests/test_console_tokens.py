@@ -1,0 +1,87 @@
+"""Tests of what `corpus tokens` prints: every line written out, and no terminal steered."""
+
+import io
+import json
+from collections import Counter
+
+import pytest
+from rich.console import Console
+
+from corpus_platform.console_tokens import tokens_json, tokens_lines, tokens_table
+from corpus_platform.stages.token_counts import Count, TokenCounts
+
+FOUND = TokenCounts(
+    tokenizer="0123456789abcdef" * 4,
+    engines=Counter({"tokenizers": 1, "fastokens": 2}),
+    counts=(
+        Count("2026-40/a", "en", "cleaned", 10, 4000, 1000),
+        Count("2026-40/a", "en", "train", 8, 3000, 800),
+        Count("2026-40/a", "en", "validation", 1, 500, 100),
+        Count("2026-40/b", "en", "cleaned", 1, 100, 50),
+        Count("2026-44/c", "x\x1b[2J", "cleaned", 2, 0, 0),
+    ),
+    left_out=("2026-44/d",),
+    undecided=tuple(f"2026-44/{name}" for name in "cefghij"),
+)
+
+
+@pytest.mark.parametrize(
+    ("by_shard", "first"),
+    [
+        (
+            False,
+            [
+                "crawl language documents cleaned tokens train tokens validation tokens bytes/token",
+                "2026-40 en 11 1,050 800 100 3.90",
+                "2026-44 x\\x1b[2J 2 0",
+            ],
+        ),
+        (
+            True,
+            [
+                "shard language documents cleaned tokens train tokens validation tokens bytes/token",
+                "2026-40/a en 10 1,000 800 100 4.00",
+                "2026-40/b en 1 50 2.00",
+                "2026-44/c x\\x1b[2J 2 0",
+            ],
+        ),
+    ],
+)
+def test_a_row_for_each_crawl_or_shard_and_those_of_all(
+    first: list[str], *, by_shard: bool
+) -> None:
+    console = Console(file=io.StringIO(), width=200)
+    with console.capture() as seen:
+        console.print(tokens_table(FOUND, by_shard=by_shard))
+    assert [" ".join(line.split()) for line in seen.get().splitlines()] == [
+        *first,
+        "all en 11 1,050 800 100 3.90",
+        "all x\\x1b[2J 2 0",
+        "all all 13 1,050 800 100 3.90",
+    ]
+
+
+def test_the_lines_name_tokenizer_engines_and_what_was_left_out() -> None:
+    assert list(tokens_lines(FOUND)) == [
+        "tokenizer 0123456789abcdef; shards by engine: fastokens 2, tokenizers 1",
+        "tokens of texts alone: each control token of a document is one more",
+        "not yet decided, so counted as cleaned only: 2026-44/c, 2026-44/e, 2026-44/f, 2026-44/g,"
+        " 2026-44/h and 2 more",
+        "not cleaned, so left out: 2026-44/d",
+    ]
+
+
+def test_json_has_an_object_for_each_count() -> None:
+    found = json.loads(json.dumps(tokens_json(FOUND)))
+    assert found["tokenizer"] == FOUND.tokenizer
+    assert found["engines"] == {"fastokens": 2, "tokenizers": 1}
+    assert len(found["counts"]) == 5
+    assert found["counts"][1] == {
+        "shard": "2026-40/a",
+        "lang": "en",
+        "state": "train",
+        "documents": 8,
+        "bytes": 3000,
+        "tokens": 800,
+    }
+    assert (found["left_out"], len(found["undecided"])) == (["2026-44/d"], 7)
