@@ -74,7 +74,10 @@ def _rates(
 def _windows(numbers: Mapping[str, float], length: int) -> Iterator[tuple[str, float]]:
     """Yield how many training sequences the tokens make, and how full those are."""
     tokens = numbers.get("train_tokens", 0)
-    if tokens and length:
+    in_rows = (
+        numbers.get("padding_tokens") or {"strategy/best_fit", "strategy/pad"} & numbers.keys()
+    )
+    if tokens and length and not in_rows:
         sequences = math.ceil(tokens / length)
         yield "sequences", sequences
         yield "utilisation", tokens / (sequences * length)

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 from corpus_platform.defs.columns import lineage_metadata
 from corpus_platform.defs.dedup_report import dedup_metadata
 from corpus_platform.defs.numbers import shown_numbers
+from corpus_platform.defs.packing_report import packing_metadata, release_metadata
 from corpus_platform.defs.progress import progress_of
 from corpus_platform.defs.resources import Corpus
 from corpus_platform.errors import CorpusError, StorageError, Uncleared
@@ -102,7 +103,7 @@ def _result(
         ),
         **_places(artifact),
         **lineage_metadata(report.asset),
-        **(dedup_metadata(artifact) if report.asset == "dedup_clusters" else {}),
+        **_report_of(report.asset, artifact),
         **({"bytes_in": bytes_in} if bytes_in else {}),
         "bytes_out": sum(o.bytes for o in manifest.outputs),
         "stage_seconds": seconds,
@@ -111,6 +112,16 @@ def _result(
     if rows:
         metadata["dagster/row_count"] = rows[0]
     return dg.MaterializeResult(metadata=metadata, data_version=dg.DataVersion(artifact.content))
+
+
+def _report_of(asset: str, artifact: Artifact) -> Metadata:
+    """Return what an asset has to say beyond its numbers."""
+    reports = {
+        "dedup_clusters": dedup_metadata,
+        "packed_bins": packing_metadata,
+        "shuffled_bins": release_metadata,
+    }
+    return reports[asset](artifact) if asset in reports else {}
 
 
 def _places(artifact: Artifact) -> Metadata:

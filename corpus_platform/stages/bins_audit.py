@@ -93,6 +93,8 @@ def _measure_block(bin_: TokenBin, policy: Policy, entries: Entries, start: int)
     counts: Counter[str] = Counter(
         ids_out_of_range=int(np.count_nonzero(tokens >= policy.vocab_size)),
         padding_tokens=int(np.count_nonzero(padded)),
+        eos_count=0,
+        loss_masked_tokens=0,
     )
     begins = _marked(entries.begins, start, stop)
     closes = _marked(entries.closes, start, stop)

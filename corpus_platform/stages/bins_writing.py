@@ -82,7 +82,7 @@ def write_bins(
     streams.mkdir()
     documents = _write_streams(streams, shard, batches, encode, policy, packing)
     tables = [
-        _write_rows(folder, streams, name, documents, policy=policy, packing=packing)
+        _write_rows(folder, shard, name, documents, policy=policy, packing=packing)
         for name in BIN_NAMES.values()
     ]
     shutil.rmtree(streams)
@@ -154,7 +154,7 @@ def _chosen(
 
 def _write_rows(
     folder: Path,
-    streams: Path,
+    shard: str,
     name: str,
     documents: pa.Table,
     *,
@@ -164,11 +164,11 @@ def _write_rows(
     """Cut the stream of one split into rows; return the table of its pieces, in their order."""
     assert packing.row_tokens is not None
     length = packing.row_tokens
-    stream = open_token_bin(streams, name)
+    stream = open_token_bin(folder / STREAM_FOLDER, name)
     listed = documents.filter(pc.field("file") == bin_file(name))
     plan = plan_rows(packing.strategy, listed["tokens"].to_numpy(), length)
     rows = len(plan.row_ends)
-    plan = permuted(plan, document_keys(ROW_SEED, name, np.arange(rows)))
+    plan = permuted(plan, document_keys(ROW_SEED, f"{shard}\0{name}", np.arange(rows)))
     starts = stream.ends.astype(np.int64) - listed["tokens"].to_numpy()
     with RowBinWriter(folder, name, policy, row_tokens=length) as writer:
         for block in _blocks(plan, length):

@@ -34,6 +34,7 @@ FOUND = {
     **dict.fromkeys(HASH, pl.UInt64),
     "mask": pl.UInt64,  # hash of the mask, 0 where all tokens count
 }
+BLOCK_TOKENS = 1 << 22
 FOREIGN = -1  # number of a shard that the ledger does not name
 
 
@@ -57,6 +58,7 @@ def measure_release(
         "files_differing": _files_differing(folder, bins),
         "tokens_unaccounted": abs(tokens - packed_tokens),
         "padding_tokens": padding,
+        "eos_count": sum(_eos_count(bin_) for bin_ in bins.values()),
         "shards_left_out": len(left_out.union(ledger["excluded"])),
         "shards": len(ledger["shards"]),
     }
@@ -71,6 +73,14 @@ def _padding(bin_: TokenBin) -> int:
     """Return how many tokens of a bin lie in pieces that are padding."""
     lengths = np.diff(bin_.ends.astype(np.int64), prepend=0)
     return 0 if bin_.pieces is None else int(lengths[bin_.pieces["document"] < 0].sum())
+
+
+def _eos_count(bin_: TokenBin) -> int:
+    blocks = range(0, len(bin_.tokens), BLOCK_TOKENS)
+    eos = bin_.header.eos_id
+    if eos is None:
+        return 0
+    return sum(int(np.count_nonzero(bin_.tokens[b : b + BLOCK_TOKENS] == eos)) for b in blocks)
 
 
 def _kind(base: str) -> str:
