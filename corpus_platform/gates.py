@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from corpus_platform.config import ChecksSettings, Waiver
+from corpus_platform.config import MIN_UTILISATION, ChecksSettings, Waiver
 from corpus_platform.rule_settings import RULES
 
 __all__ = ["GATES", "Finding", "Gate", "blocking", "judge", "repeats", "unmeasured"]
@@ -279,15 +279,12 @@ def _leaks(numbers: Numbers, _: ChecksSettings) -> Finding:
 
 def _utilisation(numbers: Numbers, checks: ChecksSettings) -> Finding:
     """Hold how full the rows are against the limit of the strategy in force."""
-    inforce = [name for name in checks.min_utilisation if numbers.get(f"strategy/{name}")]
-    if not inforce:
-        raise KeyError("strategy")
-    name = inforce[0]
+    name = next(name for name in MIN_UTILISATION if numbers[f"strategy/{name}"])
     value, limit = numbers[f"utilisation/{name}"], checks.min_utilisation[name]
     rows, length = numbers[f"rows/{name}"], numbers["sequence_length"]
     others = ", ".join(
         f"{other} {numbers[f'utilisation/{other}']:.4f}"
-        for other in checks.min_utilisation
+        for other in MIN_UTILISATION
         if other != name
     )
     reason = (

@@ -418,6 +418,23 @@ def _other_words(tokens: np.ndarray, ends: np.ndarray) -> None:
     tokens[: ends[0] - 1] = tokens[: ends[0] - 1][::-1].copy()
 
 
+def _a_mask_of(name: str, value: int) -> Callable[[Path], None]:
+    """Give a bin whose tokens all count a mask, in which the first document has another value."""
+
+    def fault(folder: Path) -> None:
+        bin_ = open_token_bin(folder, name)
+        mask = np.ones(len(bin_.tokens), np.uint8)
+        mask[: int(bin_.ends[0])] = value
+        (folder / f"{name}.loss").write_bytes(mask.tobytes())
+        path = folder / f"{name}.json"
+        header = json.loads(path.read_bytes())
+        digest = hashlib.sha256(mask.tobytes()).hexdigest()
+        header["loss"] = {"bytes": len(mask), "sha256": digest}
+        path.write_text(json.dumps(header, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+    return fault
+
+
 def _document_more(folder: Path) -> None:
     """Append the first document of a release's train file once more."""
     bin_ = open_token_bin(folder, "train-00000")
@@ -458,6 +475,8 @@ WITHOUT_FILES = {
     ("dedup_clusters", "verdicts"),  # another artifact
     ("dedup_clusters", "canaries"),  # a band that is not searched
     ("dedup_clusters", "uncleared"),  # a limit that was lowered
+    ("packed_bins", "no_loss_ranges"),  # what a record says
+    ("packed_bins", "utilisation"),  # a strategy that leaves rows empty
     ("shuffled_bins", "whole"),  # a shard that another gate refused
 }
 PACK, RELEASE = "train", "train-00000"
@@ -527,6 +546,9 @@ FAULTS = [
     Fault("packed_bins", "eos", _in_tokens(PACK, _no_eos)),
     Fault("packed_bins", "eos", _in_tokens(PACK, _eos_inside)),
     Fault("packed_bins", "decodes", _in_tokens(PACK, _other_words)),
+    Fault("packed_bins", "sha256", _in_tokens(PACK, _other_words)),
+    Fault("packed_bins", "mask", _a_mask_of(PACK, 0)),
+    Fault("packed_bins", "mask", _a_mask_of(PACK, 2)),
     Fault("shuffled_bins", "documents", _resealed(RELEASE, _in_tokens(RELEASE, _other_words))),
     Fault("shuffled_bins", "documents", _resealed(RELEASE, _in_tokens(RELEASE, _an_end_moved))),
     Fault("shuffled_bins", "documents", _resealed(RELEASE, _document_more)),

@@ -401,3 +401,53 @@ def test_a_language_and_a_source_of_one_name_are_two() -> None:
     found = _clustered(numbers)
     assert found["source_yield"].blocks
     assert found["language_yield"].passed
+
+
+PACKED = {
+    "strategy/concat": 0.0,
+    "strategy/best_fit": 1.0,
+    "strategy/pad": 0.0,
+    "utilisation/concat": 1.0,
+    "utilisation/best_fit": 0.9,
+    "utilisation/pad": 0.4,
+    "rows/best_fit": 100.0,
+    "sequence_length": 2048.0,
+}
+
+
+def _utilisation(changes: dict[str, float], **limits: dict[str, float]) -> Finding:
+    found = judge(
+        "packed_bins",
+        SHARD,
+        {**PACKED, **changes},
+        checks=ChecksSettings.model_validate(limits),
+        waivers=(),
+        today=TODAY,
+    )
+    return next(f for f in found if f.gate == "utilisation")
+
+
+def test_rows_at_the_limit_of_their_strategy_pass_and_emptier_ones_do_not() -> None:
+    assert _utilisation({}).passed
+    failed = _utilisation({"utilisation/best_fit": 0.8999})
+    assert failed.blocks
+    assert failed.reason == (
+        "0.8999 of the positions in 100 rows of 2,048 hold tokens (best_fit), limit"
+        " checks.min_utilisation 0.9; concat 1.0000, pad 0.4000"
+    )
+
+
+def test_few_rows_only_warn_of_how_empty_they_are() -> None:
+    few = _utilisation({"utilisation/best_fit": 0.5, "rows/best_fit": 99.0})
+    assert (few.passed, few.warns) == (False, True)
+
+
+def test_a_shard_without_rows_is_full() -> None:
+    assert _utilisation({"utilisation/best_fit": 0.0, "rows/best_fit": 0.0}).passed
+
+
+def test_a_limit_of_one_strategy_leaves_the_others_as_they_are() -> None:
+    pad = {"strategy/best_fit": 0.0, "strategy/pad": 1.0, "rows/pad": 100.0}
+    assert _utilisation(pad).limit == 0.1
+    assert _utilisation(pad, min_utilisation={"pad": 0.5}).blocks
+    assert _utilisation({}, min_utilisation={"pad": 0.5}).limit == 0.9

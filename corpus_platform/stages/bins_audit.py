@@ -14,7 +14,7 @@ import polars as pl
 
 from corpus_platform.formats.token_bin import TokenBin, files_of, open_token_bin
 from corpus_platform.formats.token_bin_writer import Policy
-from corpus_platform.packing.utilisation import compare
+from corpus_platform.packing.utilisation import STRATEGIES, compare
 from corpus_platform.stages.bins_writing import BIN_NAMES, bin_file
 from corpus_platform.storage.files import file_sha256
 from corpus_platform.storage.manifest import Json
@@ -160,10 +160,11 @@ def utilisation_numbers(documents: pl.DataFrame, strategy: str, length: int) -> 
             totals[f"cut_documents/{each}"] += found.cut_documents
             totals[f"needless_cuts/{each}"] += found.needless_cuts
     tokens, numbers = int(documents["tokens"].sum()), dict[str, float](totals)
-    for name in [n.removeprefix("rows/") for n in totals if n.startswith("rows/")]:
+    for name in STRATEGIES:
         rows = totals[f"rows/{name}"]
         numbers[f"utilisation/{name}"] = tokens / (rows * length) if rows else 1.0
-    return {**numbers, "sequence_length": length, f"strategy/{strategy}": 1}
+    in_force = {f"strategy/{name}": float(name == strategy) for name in STRATEGIES}
+    return {**numbers, **in_force, "sequence_length": length}
 
 
 def language_numbers(documents: pl.DataFrame) -> Iterator[tuple[str, float]]:
