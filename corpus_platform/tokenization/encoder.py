@@ -8,6 +8,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -144,12 +145,19 @@ def load_encoder(
 ) -> HuggingFaceEncoder:
     """Return the reference encoder of a tokenizer.json; a control token of None is not used.
 
-    Raises SettingsError where it cannot be read, lacks a control token, or would make one out of
-    text.
+    The same bytes give the same object: loading takes longer than a small shard. Raises
+    SettingsError where it cannot be read, lacks a control token, or would make one out of text.
     """
+    return _load(data, eos_token, bos_token, pad_token, name)
+
+
+@lru_cache(maxsize=2)
+def _load(
+    data: bytes, eos: str | None, bos: str | None, pad: str | None, name: str
+) -> HuggingFaceEncoder:
     tokenizer = read_tokenizer(data, name=name)
     ids = {}
-    for role, token in (("end", eos_token), ("begin", bos_token), ("padding", pad_token)):
+    for role, token in (("end", eos), ("begin", bos), ("padding", pad)):
         ids[role] = None if token is None else _control_id(tokenizer, role, token, name)
     return HuggingFaceEncoder(
         tokenizer,

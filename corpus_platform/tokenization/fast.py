@@ -4,7 +4,8 @@ Whether it makes the ids of the reference is found out in `exactness`; nothing h
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
@@ -29,6 +30,8 @@ class EngineFailed(StageFailed):
 
 
 class _Engine(Protocol):
+    def no_truncation(self) -> None: ...
+    def no_padding(self) -> None: ...
     def encode_batch_flat(
         self, inputs: list[str], add_special_tokens: bool = ..., split_special_tokens: bool = ...
     ) -> tuple[bytes, bytes]: ...
@@ -81,8 +84,15 @@ def load_fast(data: bytes, reference: HuggingFaceEncoder) -> FastEncoder:
         import fastokens
     except ImportError as error:
         raise MissingExtra("fast encoding: pip install 'corpus-platform[fast]'") from error
+    return _load(fastokens.Tokenizer.from_json_str, data, reference)
+
+
+@lru_cache(maxsize=1)
+def _load(
+    read: Callable[[str], _Engine], data: bytes, reference: HuggingFaceEncoder
+) -> FastEncoder:
     try:
-        engine = fastokens.Tokenizer.from_json_str(data.decode())
+        engine = read(data.decode())
         engine.no_truncation()
         engine.no_padding()
     except BaseException as error:

@@ -30,8 +30,10 @@ from corpus_platform.stages.encoding import (
     encode_shard,
     open_encoding,
 )
+from corpus_platform.stages.packed_bins import pack_shard
 from corpus_platform.stages.project import Project
 from corpus_platform.stages.tokenizer import train_tokenizer
+from corpus_platform.storage.artifacts import Artifact
 from corpus_platform.tokenization import exactness
 from corpus_platform.tokenization.encoder import Encoder, HuggingFaceEncoder
 from corpus_platform.tokenization.fast import EngineFailed, load_fast
@@ -279,3 +281,35 @@ def test_another_shard_has_another_sample(project: Project) -> None:
     encoding, rows = opened(project, "tokenizers"), np.arange(1000)
     first, second = (set(ShardCheck(encoding, s, rows).rows.tolist()) for s in (SHARD, "b/c"))
     assert len(first & second) < 15
+
+
+def packed(project: Project, choice: Choice) -> Artifact:
+    """Pack the shard anew, whatever there is."""
+    run = project.settings.run.model_copy(update={"encoder": choice})
+    project.settings = project.settings.model_copy(update={"run": run})
+    shutil.rmtree(project.store.root / "packed_bins", ignore_errors=True)
+    return pack_shard(project, SHARD).artifact
+
+
+def test_a_pack_has_the_bytes_of_the_reference_whatever_an_engine_did(project: Project) -> None:
+    wanted = packed(project, "tokenizers")
+    with altered(SPOILED), mock.patch.object(module, "SAMPLED_DOCUMENTS", 120):
+        again = packed(project, "fastokens")
+    assert again.manifest.measured["encoder"]["engine"] == "tokenizers"
+    assert again.manifest.measured["engine_differences"] == 1
+    assert again.content == wanted.content
+    shutil.rmtree(project.store.root / "engines")
+    exact = packed(project, "fastokens")
+    assert exact.manifest.measured["encoder"]["engine"] == "fastokens"
+    assert exact.content == wanted.content
+
+
+@pytest.mark.parametrize("role", ["eos", "bos"])
+def test_a_control_token_that_is_none_ends_packing_before_any_file(
+    project: Project, role: str
+) -> None:
+    pack = project.settings.pack.model_copy(update={f"{role}_token": "<|nowhere|>"})
+    project.settings = project.settings.model_copy(update={"pack": pack})
+    with pytest.raises(SettingsError, match=r"no (end|begin) token '<\|nowhere\|>' among its"):
+        pack_shard(project, SHARD)
+    assert [*project.store.root.rglob("*.bin")] == []
