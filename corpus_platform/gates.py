@@ -298,6 +298,18 @@ def _utilisation(numbers: Numbers, checks: ChecksSettings) -> Finding:
     )
 
 
+def _windows(numbers: Numbers, _: ChecksSettings) -> Finding:
+    """Warn: a training run cannot take one sequence out of such a file."""
+    count, files, length = (
+        numbers[name] for name in ("files_without_window", "train_files", "sequence_length")
+    )
+    reason = (
+        f"{count:,.0f} of {files:,.0f} train files have no sequence of {length:,.0f} tokens and the"
+        f" one that follows; {numbers['train_windows']:,.0f} sequences in all"
+    )
+    return Finding("windows", count == 0, reason, value=count, limit=0.0, warns=count > 0)
+
+
 def _not_empty(numbers: Numbers, checks: ChecksSettings) -> Finding:
     documents, kept = numbers["documents"], numbers["kept"]
     reason = f"{kept:,.0f} documents out of {documents:,.0f}"
@@ -592,6 +604,11 @@ GATES: dict[str, tuple[Gate, ...]] = {
             "tokens_unaccounted",
             "tokens are not accounted for",
             "Tokens of the release = tokens of the packed bins.",
+        ),
+        Gate(
+            "windows",
+            "Every train file holds a sequence of pack.sequence_length and its labels; else it warns.",
+            _windows,
         ),
         _zero(
             "whole",

@@ -451,3 +451,22 @@ def test_a_limit_of_one_strategy_leaves_the_others_as_they_are() -> None:
     assert _utilisation(pad).limit == 0.1
     assert _utilisation(pad, min_utilisation={"pad": 0.5}).blocks
     assert _utilisation({}, min_utilisation={"pad": 0.5}).limit == 0.9
+
+
+@pytest.mark.parametrize(("without", "warns"), [(0.0, False), (1.0, True)])
+def test_pk_09_train_files_without_a_sequence_are_told_and_block_nothing(
+    without: float, warns: bool
+) -> None:
+    numbers = {
+        "files_without_window": without,
+        "train_files": 3.0,
+        "train_windows": 7.0,
+        "sequence_length": 8.0,
+    }
+    judged = judge("shuffled_bins", None, numbers, checks=ChecksSettings(), waivers=(), today=TODAY)
+    found = next(f for f in judged if f.gate == "windows")
+    assert (found.warns, found.blocks) == (warns, False)
+    assert found.reason == (
+        f"{without:.0f} of 3 train files have no sequence of 8 tokens and the one that follows;"
+        " 7 sequences in all"
+    )

@@ -13,6 +13,7 @@ import polars as pl
 import xxhash
 
 from corpus_platform.formats.token_bin import TokenBin, files_of, open_token_bin
+from corpus_platform.formats.token_windows import told_windows
 from corpus_platform.stages.bins_writing import BIN_NAMES, bin_file
 from corpus_platform.stages.packed_bins import PACKED_DOCUMENTS
 from corpus_platform.stages.project import Project
@@ -62,6 +63,8 @@ def measure_release(
         "shards_left_out": len(left_out.union(ledger["excluded"])),
         "shards": len(ledger["shards"]),
     }
+    length = project.settings.pack.sequence_length
+    numbers |= {"sequence_length": length, **_windows(bins, length)}
     for split, name in BIN_NAMES.items():
         files = [bin_ for base, bin_ in bins.items() if _kind(base) == name]
         numbers[f"{split}_tokens"] = sum(len(b.tokens) - _padding(b) for b in files)
@@ -73,6 +76,20 @@ def _padding(bin_: TokenBin) -> int:
     """Return how many tokens of a bin lie in pieces that are padding."""
     lengths = np.diff(bin_.ends.astype(np.int64), prepend=0)
     return 0 if bin_.pieces is None else int(lengths[bin_.pieces["document"] < 0].sum())
+
+
+def _windows(bins: Mapping[str, TokenBin], length: int) -> dict[str, float]:
+    """Count the train files, their windows or rows, and those of them that have none."""
+    train = {b: bin_ for b, bin_ in bins.items() if _kind(b) == BIN_NAMES["train"]}
+    windows = {
+        base: bin_.header.rows or told_windows(bin_file(base), len(bin_.tokens), length)
+        for base, bin_ in train.items()
+    }
+    return {
+        "train_files": len(train),
+        "train_windows": sum(windows.values()),
+        "files_without_window": sum(count == 0 for count in windows.values()),
+    }
 
 
 def _eos_count(bin_: TokenBin) -> int:

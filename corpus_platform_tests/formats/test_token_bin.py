@@ -65,7 +65,7 @@ def test_the_three_files_are_the_golden_bytes(tmp_path: Path) -> None:
     assert (tmp_path / "train.json").read_text() == GOLDEN_HEADER
 
 
-def test_a_vocabulary_above_65536_takes_four_bytes(tmp_path: Path) -> None:
+def test_pk_01_a_vocabulary_above_65536_takes_four_bytes(tmp_path: Path) -> None:
     write(tmp_path, [[0, 65535, 65536, 70000]], vocab_size=70001, eos_id=None)
     assert (tmp_path / "train.bin").read_bytes().hex() == "00000000ffff00000000010070110100"
     assert open_token_bin(tmp_path, "train").tokens.tolist() == [0, 65535, 65536, 70000]
@@ -75,7 +75,7 @@ def test_65536_ids_fit_two_bytes_and_one_more_does_not() -> None:
     assert [token_dtype(65_536), token_dtype(65_537)] == ["uint16", "uint32"]
 
 
-def test_every_document_ends_in_exactly_one_end_token(tmp_path: Path) -> None:
+def test_pk_03_every_document_ends_in_exactly_one_end_token(tmp_path: Path) -> None:
     header = write(tmp_path, [[1, 2], [3], [4, 5, 6]])
     assert (tmp_path / "train.bin").read_bytes().hex() == "010002000000030000000400050006000000"
     assert header.tokens == 9

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from corpus_platform.packing.files import cut_files
 
 
-def test_five_documents_of_five_fill_three_files_of_ten() -> None:
+def test_pk_07_five_documents_of_five_fill_three_files_of_ten() -> None:
     cut = cut_files(np.array([5, 5, 5, 5, 5]), max_tokens=10)
     assert cut.file.tolist() == [0, 0, 1, 1, 2]
     assert cut.oversized == 0
