@@ -29,8 +29,8 @@ _WAYS_OUT = {
     "NoSuchBucket": "check the name of the bucket, and s3.endpoint_url",
     "NoSuchKey": "the object was deleted or its listing is wrong",
     "404": "the object was deleted or its listing is wrong",
-    "AccessDenied": f"the keys may not read it: {KEYS}",
-    "403": f"the keys may not read it: {KEYS}",
+    "AccessDenied": f"the keys may not do that: {KEYS}",
+    "403": f"the keys may not do that: {KEYS}",
     "InvalidAccessKeyId": f"the server does not know the key: {KEYS}",
     "SignatureDoesNotMatch": f"the secret does not fit the key: {KEYS}",
     "ExpiredToken": f"the keys have expired: {KEYS}",
@@ -39,11 +39,14 @@ _WAYS_OUT = {
     "PermanentRedirect": "the bucket is in another region: set s3.region",
     "AuthorizationHeaderMalformed": "the bucket is in another region: set s3.region",
     "InvalidObjectState": "the object is archived: restore it first",
+    "NoSuchUpload": "the upload was ended by another process or a rule of the bucket: run again",
+    "EntityTooLarge": "the server takes no object of that size: make smaller files",
+    "PreconditionFailed": "there is an object of that name already",
 }
 # Of no connection, a broken one, and an answer that is not S3's (of a proxy).
 _CONNECTIONS = (exceptions.HTTPClientError, exceptions.ConnectionError, ResponseParserError)
 # Codes below 500 after which the same request may succeed.
-_PASSING = {"RequestTimeout", "SlowDown", "Throttling", "ThrottlingException", "RequestThrottled", "OperationAborted"}  # fmt: skip
+_PASSING = {"RequestTimeout", "SlowDown", "Throttling", "ThrottlingException", "RequestThrottled", "OperationAborted", "BadDigest", "XAmzContentSHA256Mismatch"}  # fmt: skip
 
 
 class Source:
@@ -178,7 +181,8 @@ def _judged(error: exceptions.ClientError, where: str, asked_for: Container[str]
         return Replaced()
     if status == 416 and "Range" in asked_for:
         return OutOfRange()
-    if status >= 500 or status == 429 or code in _PASSING:
+    fails = status >= 500 and code != "NotImplemented"
+    if fails or status == 429 or code in _PASSING:
         asked = about.get("HTTPHeaders", {}).get("retry-after", "")
         return Fault(f"{code} (HTTP {status})", asked=float(asked) if asked.isdecimal() else None)
     way_out = _WAYS_OUT.get(code, "S3 will not answer this otherwise")
