@@ -7,7 +7,6 @@ failed, which wins.
 import contextlib
 import dataclasses
 import json
-import os
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +16,10 @@ import click
 import yaml
 
 from corpus_platform import planner
-from corpus_platform.config import Fields, Settings
+from corpus_platform.commands.counting import tokens
+from corpus_platform.commands.exporting import export
+from corpus_platform.commands.inspecting import inspect
+from corpus_platform.commands.opening import config_option, reading_project
 from corpus_platform.console import (
     RunView,
     SampleView,
@@ -31,16 +33,12 @@ from corpus_platform.console import (
     status_table,
 )
 from corpus_platform.console_fetch import FetchView
-from corpus_platform.console_inspect import inspection_json, inspection_lines
 from corpus_platform.console_whatif import whatif_json, whatif_table
 from corpus_platform.dedup.clusters import Keep
-from corpus_platform.errors import CorpusError, StorageError, UsageError, place
-from corpus_platform.formats.shard import ShardRecords
+from corpus_platform.errors import CorpusError, UsageError, place
 from corpus_platform.settings_file import load_settings
 from corpus_platform.stages.chain import open_project
 from corpus_platform.stages.fetching import Outcome, fetch_all, list_shards, shards_to_fetch
-from corpus_platform.stages.inspection import inspect_shard, open_members
-from corpus_platform.stages.members import member_names
 from corpus_platform.stages.project import Project
 from corpus_platform.stages.raw_shards import accept_source
 from corpus_platform.stages.shuffled_bins import release_in_force
@@ -54,20 +52,8 @@ from corpus_platform.stages.source_manifest import (
 from corpus_platform.stages.tally import tally
 from corpus_platform.stages.verifying import Fault, verify_all
 from corpus_platform.stages.whatif import decide_again
-from corpus_platform.storage.registry import Shard
 
 __all__ = ["main"]
-
-INSPECTED_RECORDS = 10_000
-
-config_option = click.option(
-    "--config",
-    "config_file",
-    type=click.Path(path_type=Path),
-    default=lambda: os.environ.get("CORPUS_CONFIG", "corpus.yaml"),
-    show_default="$CORPUS_CONFIG, else corpus.yaml",
-    help="The settings file. Paths in it are relative to it.",
-)
 
 
 class _Commands(click.Group):
@@ -195,7 +181,7 @@ def plan(config_file: Path, *, as_json: bool) -> None:
 
     What is blocked is not due: `corpus status` shows it.
     """
-    found = planner.survey(_reading(load_settings(config_file)))
+    found = planner.survey(reading_project(load_settings(config_file)))
     due = found.due
     if as_json:
         click.echo(json.dumps([dataclasses.asdict(d) for d in due], indent=1))
@@ -216,7 +202,7 @@ def status(config_file: Path, *, as_json: bool) -> None:
     Each is current, stale, blocked or missing. What is blocked stands below the table with the
     gate and the reason.
     """
-    found = planner.survey(_reading(load_settings(config_file)))
+    found = planner.survey(reading_project(load_settings(config_file)))
     if as_json:
         click.echo(json.dumps(_status_json(found), indent=1))
     else:
@@ -232,25 +218,6 @@ def _status_json(found: planner.Survey) -> dict[str, dict[str, dict[str, str | N
         row = {"state": state.state, "reason": state.reason, "manifest": state.manifest}
         shards.setdefault(state.partition or "corpus", {})[state.asset] = row
     return shards
-
-
-def _reading(settings: Settings) -> Project:
-    """Return a project that writes nothing, with what the sources list now already counted in."""
-    project = open_project(settings, read_only=True)
-    shards = project.registry.merged(_listed(project))
-    return open_project(settings, shards=shards, read_only=True)
-
-
-def _listed(project: Project) -> list[Shard]:
-    """Return what the sources list; where a network is down, the registered shards have to do."""
-    try:
-        return list_shards(project, hurried=True)
-    except StorageError as error:
-        if not project.registry.keys():
-            raise
-        words = printable(str(error))
-        click.echo(f"warning: the sources cannot be listed now: {words}", err=True)
-        return []
 
 
 @main.command()
@@ -328,59 +295,7 @@ def _code_of(outcome: Outcome) -> int:
     return outcome.error.exit_code if isinstance(outcome.error, CorpusError) else 3
 
 
-@main.command()
-@config_option
-@click.argument("shard")
-@click.option("--all", "every", is_flag=True, help="Judge all records, not only the first 10,000.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def inspect(config_file: Path, shard: str, *, every: bool, as_json: bool) -> None:
-    """Show what a shard is, before anything is built on it.
-
-    SHARD is the path of a file, or a shard as `corpus status` names it. Shows container, columns,
-    rows, what cannot be read and why, how long texts are, which languages they seem to be in, how
-    many seem garbled or to hold HTML, and how three documents begin.
-    """
-    members, fields, records = _opened(config_file, shard)
-    limit = None if every else INSPECTED_RECORDS
-    found = inspect_shard(members, records, limit=limit)
-    if as_json:
-        whole = json.dumps(inspection_json(found), indent=1, ensure_ascii=False)
-        # A name of a file that is not UTF-8 has lone surrogates, whose escapes are those of JSON.
-        click.echo(whole.encode("utf-8", "backslashreplace"))
-    else:
-        for line in inspection_lines(found, fields, limit=limit):
-            say(standard_output(), line)
-    if found.failure is not None:
-        sys.exit(1)
-
-
-def _opened(config_file: Path, shard: str) -> tuple[list[Path], Fields, ShardRecords]:
-    """Return the files of a shard, the names of its fields, and its records.
-
-    A path needs no settings; where there are some, their limits and the first source's fields hold.
-    """
-    path, is_file = Path(shard), Path(shard).is_file()
-    if is_file and not config_file.exists():
-        return [path], Fields(), open_members(None, [path], Fields(), shard=shard)
-    effective = load_settings(config_file)
-    if is_file:
-        fields = effective.sources[0].fields
-        return [path], fields, open_members(effective, [path], fields, shard=shard)
-    project = _reading(effective)
-    if shard not in project.shards():
-        raise UsageError(
-            f"{shard!r} is neither a file nor a shard; name a file, or a shard as `corpus status` does"
-        )
-    entry = project.shard(shard)
-    stored = project.artifact("raw_shards", shard)
-    if stored is not None:
-        members = [stored.path(name) for name in member_names(entry)]
-    else:
-        members = [Path(m.location) for m in entry.members if m.path is not None]
-    if len(members) < len(entry.members):
-        raise UsageError(f"{shard} is not stored yet; fetch it first: corpus fetch {shard}")
-    records = open_members(project.settings, members, entry.fields, shard=shard)
-    return members, entry.fields, records
+main.add_command(inspect)
 
 
 @main.command()
@@ -557,13 +472,17 @@ def dedup(config_file: Path, threshold: float | None, keep: Keep | None, *, as_j
     """
     if threshold is None and keep is None:
         raise UsageError("what is to be different? Name --threshold or --keep")
-    project = _reading(load_settings(config_file))
+    project = reading_project(load_settings(config_file))
     now = decide_again(project)
     then = decide_again(project, threshold=threshold, keep=keep)
     if as_json:
         click.echo(json.dumps({"now": whatif_json(now), "then": whatif_json(then)}, indent=2))
     else:
         standard_output().print(whatif_table(now, then))
+
+
+main.add_command(tokens)
+main.add_command(export)
 
 
 @main.command()

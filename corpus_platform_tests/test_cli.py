@@ -49,6 +49,7 @@ def fresh(tmp_path: Path) -> Path:
 
 def test_these_are_the_commands() -> None:
     assert COMMANDS == [
+        "export",
         "fetch",
         "inspect",
         "lock",
@@ -58,6 +59,7 @@ def test_these_are_the_commands() -> None:
         "sample",
         "settings",
         "status",
+        "tokens",
         "ui",
         "verify",
         "warm",

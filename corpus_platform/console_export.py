@@ -1,0 +1,92 @@
+"""What `corpus export` draws: how far it is, what it came to, and what was lost on the way."""
+
+import time
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+
+from rich.console import Console
+from rich.filesize import decimal
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.table import Column
+
+from corpus_platform.console import printable, say
+from corpus_platform.stages.exporting import ExportReport
+
+__all__ = ["ExportView", "export_lines", "validation_lines"]
+
+LINE_SECONDS = 30.0  # between lines where there is no terminal
+
+
+class ExportView:
+    """Progress of an export: a bar on a terminal, a line now and then elsewhere."""
+
+    def __init__(self, console: Console) -> None:
+        self._console, self._spoke = console, time.monotonic()
+        self._progress = Progress(
+            TextColumn(
+                "{task.description}",
+                markup=False,
+                table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis"),
+            ),
+            BarColumn(bar_width=20),
+            TaskProgressColumn(),
+            TimeElapsedColumn(),
+            console=console,
+            disable=not console.is_terminal,
+            expand=True,
+        )
+        self._bar = self._progress.add_task("", total=None)
+
+    def progressed(self, what: str, done: int, total: int) -> None:
+        """Show what is done now, and how much of all that is."""
+        self._progress.update(self._bar, description=printable(what), completed=done, total=total)
+        if not self._console.is_terminal and time.monotonic() - self._spoke >= LINE_SECONDS:
+            self._spoke = time.monotonic()
+            say(self._console, f"  {done / max(total, 1):.0%}, {what}")
+
+    def hashed(self, done: int, total: int) -> None:
+        """Show how much was hashed."""
+        self.progressed(f"hashed {decimal(done)} of {decimal(total)}", done, total)
+
+    def waiting(self, holder: str) -> None:
+        """Say that another export is at work."""
+        say(
+            self._console,
+            f"another export to the same place is at work ({holder}); waiting for it to end",
+        )
+
+    def __enter__(self) -> "ExportView":
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._progress.stop()
+
+
+def export_lines(report: ExportReport) -> Iterator[str]:
+    """Yield what an export came to, in words."""
+    what = f"release {report.release} as {report.format} in {report.where}"
+    if not report.written:
+        yield f"nothing to do: {what} is finished"
+    else:
+        there = len(report.files) - report.written
+        before = f", {there:,} were there before" if there else ""
+        yield f"{what}: {report.written:,} files written and read again{before}"
+    tokens = f"{report.tokens:,} tokens, " if report.tokens else ""
+    yield f"{tokens}{report.documents:,} documents, {decimal(report.bytes)}"
+    for loss in report.lost:
+        word = "lost, as accepted" if loss.accepted else "not held"
+        yield f"{word}: {loss.kind}: {loss.what}"
+    for note in report.notes:
+        yield f"note: {note}"
+
+
+def validation_lines(count: int, faults: Sequence[str]) -> Iterator[str]:
+    """Yield what is not as recorded, and a sum."""
+    yield from faults
+    yield f"{count:,} files validated, {len(faults):,} not as recorded"

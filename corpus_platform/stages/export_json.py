@@ -1,0 +1,85 @@
+"""export.json: what an export holds, of which release, in which files, and what of it was lost.
+
+It is written last: without it an export is not finished. Version 1, UTF-8 JSON, keys sorted; its
+keys are described in docs/reference/json.md.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from corpus_platform.errors import StorageError
+from corpus_platform.stages.bins_writing import BIN_NAMES
+from corpus_platform.stages.export_formats import TOKENIZER_NAME, FormatName, Lost, dtype_of, notes
+from corpus_platform.stages.export_target import ExportedFile
+from corpus_platform.stages.pinned_release import PinnedRelease
+
+__all__ = ["Finished", "export_json", "read_export"]
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What export.json says: what was exported and how (`identity`), and the files by path."""
+
+    identity: Mapping[str, object]
+    files: dict[str, ExportedFile]
+
+
+def export_json(
+    release: PinnedRelease,
+    name: FormatName,
+    options: object,
+    files: Sequence[ExportedFile],
+    lost: Sequence[Lost],
+) -> bytes:
+    """Return the bytes of export.json."""
+    policy = release.policy
+    dtype = dtype_of(name, policy.vocab_size)
+    whole = {
+        "version": VERSION,
+        "format": name,
+        "release": {"id": release.id, "content": release.content},
+        "shards": len(release.shards),
+        "excluded": release.excluded,
+        "options": options,
+        "files": [file.to_json() for file in files],
+        "tokens": _sums(files, "tokens"),
+        "documents": _sums(files, "documents"),
+        "dtype": None if dtype is None else dtype.name,
+        "row_tokens": release.row_tokens,
+        "vocab_size": policy.vocab_size,
+        "eos_id": policy.eos_id,
+        "bos_id": policy.bos_id,
+        "pad_id": policy.pad_id if release.row_tokens else None,
+        "tokenizer": {"path": TOKENIZER_NAME, "sha256": policy.tokenizer_sha256},
+        "lost": [loss._asdict() for loss in lost],
+        "notes": notes(name, release),
+    }
+    return (json.dumps(whole, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
+
+
+def _sums(files: Sequence[ExportedFile], what: str) -> dict[str, int]:
+    return {s: sum(getattr(f, what) for f in files if f.split == s) for s in BIN_NAMES}
+
+
+def read_export(data: bytes, where: str) -> Finished:
+    """Return what an export.json says; StorageError, naming `where`, for one that says it wrongly."""
+    try:
+        said = json.loads(data)
+        if said["version"] != VERSION:
+            raise ValueError(f"version {said['version']}, {VERSION} is read")
+        files = [ExportedFile(**file) for file in said["files"]]
+        for file in files:
+            if PurePosixPath(file.path).is_absolute() or ".." in PurePosixPath(file.path).parts:
+                raise ValueError(f"path {file.path!r} leads out of the folder")
+        identity = {
+            "format": said["format"],
+            "release": said["release"]["content"],
+            "options": said["options"],
+        }
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise StorageError(f"{where}: does not say what was exported: {error!r}") from error
+    return Finished(identity, {file.path: file for file in files})

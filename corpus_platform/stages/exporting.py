@@ -1,0 +1,356 @@
+"""A release -> token files of another format, a folder or a prefix of S3 with export.json last.
+
+Each file is written under another name, read again by the format's own reader and held against the
+release, and then gets its name: a killed export leaves nothing half, and the same call goes on.
+"""
+
+import json
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal  # Any: clients of boto3 have no type
+
+from corpus_platform.errors import StageFailed, StorageError, UsageError
+from corpus_platform.formats.shards_json import NAME as INDEX_NAME
+from corpus_platform.stages.export_formats import (
+    FORMATS,
+    STREAMS,
+    TOKENIZER_NAME,
+    FormatName,
+    Lost,
+    check_accepted,
+    losses,
+    notes,
+)
+from corpus_platform.stages.export_json import Finished, export_json, read_export
+from corpus_platform.stages.export_plan import Part, Told
+from corpus_platform.stages.export_prefix import Prefix
+from corpus_platform.stages.export_shards import (
+    Hdf5Options,
+    hdf5_indexes,
+    hdf5_parts,
+    parquet_parts,
+)
+from corpus_platform.stages.export_streams import stream_parts
+from corpus_platform.stages.export_target import (
+    EXPORT_NAME,
+    ExportedFile,
+    Folder,
+    State,
+    Target,
+    held,
+)
+from corpus_platform.stages.pinned_release import PinnedRelease, find_release
+from corpus_platform.stages.project import Project
+
+__all__ = ["UPLOAD_BLOCK_BYTES", "ExportOptions", "ExportReport", "Progress", "export_release"]
+
+UPLOAD_BLOCK_BYTES = 64 << 20
+Progress = Callable[[str, int, int], None]  # what is done now, units done, units in all
+
+
+@dataclass(frozen=True)
+class ExportOptions:
+    """How a release is exported; None where a format's default holds.
+
+    `to` is a folder or s3://bucket/prefix. `window`, `chunk` (tokens) and `compression` are of
+    HDF5, `single_file` of the other token files; `local_scratch` and `upload_block_bytes` of S3.
+    """
+
+    to: str | None = None
+    single_file: bool = False
+    accept_loss: frozenset[str] = frozenset()
+    window: int | None = None
+    chunk: int | None = None
+    compression: Literal["gzip"] | None = None
+    local_scratch: Path | None = None
+    upload_block_bytes: int | None = None
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether it goes to S3."""
+        return self.to is not None and self.to.startswith("s3://")
+
+    def check(self, name: str) -> None:
+        """Raise UsageError for an option that the format or the target does not know."""
+        if name not in FORMATS:
+            raise UsageError(f"no format {name!r}; formats are {', '.join(FORMATS)}")
+        of_hdf5 = {
+            "--window": self.window,
+            "--chunk": self.chunk,
+            "--compression": self.compression,
+        }
+        of_s3 = {"--local-scratch": self.local_scratch, "--upload-block-size": self.upload_block_bytes}  # fmt: skip
+        wrong = [
+            option for option, value in of_hdf5.items() if value is not None and name != "hdf5"
+        ]
+        wrong += ["--single-file"] if self.single_file and name not in STREAMS else []
+        if wrong:
+            raise UsageError(f"{wrong[0]}: {name} knows no such option; leave it out")
+        if not self.is_remote and (given := [o for o, v in of_s3.items() if v is not None]):
+            raise UsageError(f"{given[0]}: is for exports to s3://bucket/prefix; leave it out")
+        if self.to is not None and "://" in self.to and not self.is_remote:
+            raise UsageError(f"--to {self.to}: a folder or s3://bucket/prefix is wanted")
+
+
+@dataclass(frozen=True)
+class ExportReport:
+    """What an export came to: `written` of its `files` were made now, none where it was finished."""
+
+    release: str
+    format: FormatName
+    where: str
+    files: tuple[ExportedFile, ...]
+    written: int
+    lost: tuple[Lost, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def tokens(self) -> int:
+        """The tokens of all files."""
+        return sum(file.tokens for file in self.files)
+
+    @property
+    def documents(self) -> int:
+        """The documents of all files; rows in those that hold rows as documents."""
+        return sum(file.documents for file in self.files)
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of all files."""
+        return sum(file.bytes for file in self.files)
+
+
+def export_release(
+    project: Project,
+    release: str,
+    name: FormatName,
+    options: ExportOptions | None = None,
+    *,
+    progress: Progress = lambda what, done, total: None,
+    waiting: Callable[[str], None] | None = None,
+) -> ExportReport:
+    """Export a release, given by its id, the beginning of it or `current`, to a format.
+
+    What an earlier call has made stays. `waiting` hears of another process that exports to the same
+    place. Raises UsageError for what cannot be, or would lose what is not accepted, Uncleared for a
+    release that may not be read, StageFailed for a file that differs when it is read again.
+    """
+    options = options or ExportOptions()
+    options.check(name)
+    found = find_release(project, release)
+    lost = losses(name, found, sorted(options.accept_loss))
+    check_accepted(name, lost)
+    target = _target(project, found, name, options)
+    with held(project.settings.storage_path, target.where, waiting):
+        return _Export(project, found, name, options, target, lost).run(progress)
+
+
+def _target(
+    project: Project, release: PinnedRelease, name: FormatName, options: ExportOptions
+) -> Target:
+    exports = project.settings.storage_path / "exports"
+    if not options.is_remote:
+        default = exports / f"{release.id}-{name}"
+        return Folder(Path(options.to).absolute() if options.to is not None else default)
+    assert options.to is not None
+    return Prefix(
+        options.to,
+        options.local_scratch or exports,
+        settings=project.settings.download,
+        connect=lambda: _connected(project),
+        block_bytes=options.upload_block_bytes or UPLOAD_BLOCK_BYTES,
+    )
+
+
+def _connected(project: Project) -> Any:
+    from corpus_platform.storage.s3 import connect
+
+    return connect(project.settings.s3, project.settings.download)
+
+
+class _Export:
+    """One export: what it is, and the story of it."""
+
+    def __init__(
+        self,
+        project: Project,
+        release: PinnedRelease,
+        name: FormatName,
+        options: ExportOptions,
+        target: Target,
+        lost: Sequence[Lost],
+    ) -> None:
+        self._project, self._release, self._name = project, release, name
+        self._target, self._lost = target, tuple(lost)
+        self._single = options.single_file
+        self._hdf5 = Hdf5Options.of(
+            release,
+            project.settings.pack.sequence_length,
+            window=options.window,
+            chunk=options.chunk,
+            compression=options.compression,
+        )
+        self._written = self._done = 0
+
+    def run(self, progress: Progress) -> ExportReport:
+        """Make what is not there, and say at last that all is."""
+        before = self._before()
+        if before is not None and before.identity == self._identity(whole=True):
+            files = list(before.files.values())
+            if all(self._target.has(file, hashed=False) for file in files):
+                self._target.close(finished=True)
+                return self._report(files)
+        state = State(self._target.state_path)
+        self._check_same(before, state)
+        known = {**(before.files if before else {}), **state.files}
+        self._target.check_free(known)
+        parts = [self._tokenizer(), *self._parts()]
+        trusted = set(before.files) - set(state.files) if before else set[str]()
+        finished = False
+        try:
+            self._begin(state, known, changes_release=before is not None)
+            total = sum(2 * part.units for part in parts)
+            files = [
+                file
+                for part in parts
+                for file in self._made(part, known, trusted, state, progress, total)
+            ]
+            files += self._indexes(files)
+            options = self._identity(whole=True)["options"]
+            data = export_json(self._release, self._name, options, files, self._lost)
+            self._target.put(EXPORT_NAME, data)
+            finished = True
+        finally:
+            self._target.close(finished=finished)
+        return self._report(files)
+
+    def _before(self) -> Finished | None:
+        """Return what export.json says of an export that was finished here."""
+        data = self._target.read(EXPORT_NAME)
+        return None if data is None else read_export(data, f"{self._target.where}/{EXPORT_NAME}")
+
+    def _identity(self, *, whole: bool = False) -> dict[str, object]:
+        """Return what all that is in one place has in common; of HDF5 releases may follow."""
+        if self._name == "hdf5" and not whole:
+            return {"format": self._name}
+        options = self._hdf5._asdict() if self._name == "hdf5" else {"single_file": self._single}
+        return {"format": self._name, "release": self._release.content, "options": options}
+
+    def _check_same(self, before: Finished | None, state: State) -> None:
+        mine = self._identity()
+        there = before.identity if before is not None else state.identity
+        if there is None or {key: there.get(key) for key in mine} == mine:
+            return
+        kind = "a finished export" if before is not None else "an export that is not finished"
+        of = {"release": str(there.get("release"))[:16], **there} if "release" in there else there
+        raise UsageError(
+            f"{self._target.where}: holds {kind}, {json.dumps(of)}, and this one is"
+            f" {json.dumps(mine)}; name another place with --to, or delete what is there"
+        )
+
+    def _begin(
+        self, state: State, known: Mapping[str, ExportedFile], *, changes_release: bool
+    ) -> None:
+        """Clear what a killed export left, and note what this one is."""
+        self._target.close(finished=False)
+        self._target.scratch.mkdir(parents=True)
+        state.begin(self._identity(), list(known.values()))
+        if changes_release and self._name != "hdf5":  # it is damaged, and is made whole again
+            self._target.remove(EXPORT_NAME)
+
+    def _parts(self) -> list[Part]:
+        if self._name == "hdf5":
+            return hdf5_parts(self._project, self._release, self._hdf5)
+        if self._name == "parquet":
+            return parquet_parts(self._project, self._release)
+        return stream_parts(self._release, STREAMS[self._name], single=self._single)
+
+    def _tokenizer(self) -> Part:
+        def write(folder: Path, told: Told) -> list[ExportedFile]:
+            shutil.copyfile(self._release.tokenizer, folder / TOKENIZER_NAME)
+            return [ExportedFile.of(folder / TOKENIZER_NAME, TOKENIZER_NAME)]
+
+        def differs(folder: Path, told: Told) -> str | None:
+            same = (folder / TOKENIZER_NAME).read_bytes() == self._release.tokenizer.read_bytes()
+            return None if same else "it is not the release's"
+
+        return Part((TOKENIZER_NAME,), 0, write, differs)
+
+    def _made(
+        self,
+        part: Part,
+        known: Mapping[str, ExportedFile],
+        trusted: set[str],
+        state: State,
+        progress: Progress,
+        total: int,
+    ) -> list[ExportedFile]:
+        """Return the files of a part, after writing those that are not there."""
+
+        def is_there(file: ExportedFile) -> bool:
+            return self._target.has(file, hashed=file.path not in trusted)
+
+        there = [known[name] for name in part.names if name in known]
+        same = part.names != (TOKENIZER_NAME,) or self._is_tokenizer(there)
+        if len(there) == len(part.names) and same and all(map(is_there, there)):
+            self._done += 2 * part.units
+            progress(f"{part.names[0]} is there", self._done, total)
+            return there
+        files = self._write(part, progress, total)
+        for file in files:
+            self._target.publish(file, known)
+        state.note(files)
+        self._written += len(files)
+        return files
+
+    def _is_tokenizer(self, there: Sequence[ExportedFile]) -> bool:
+        return [f.sha256 for f in there] == [self._release.policy.tokenizer_sha256]
+
+    def _write(self, part: Part, progress: Progress, total: int) -> list[ExportedFile]:
+        def told(verb: str) -> Told:
+            def tell(units: int) -> None:
+                self._done += units
+                progress(f"{verb} {part.names[0]}", self._done, total)
+
+            return tell
+
+        scratch = self._target.scratch
+        try:
+            files = part.write(scratch, told("writing"))
+        except OSError as error:
+            path = scratch / part.names[0]
+            raise StorageError(f"{path}: cannot be written: {error}; run again") from error
+        difference = part.differs(scratch, told("reading again"))
+        if difference is not None:
+            raise StageFailed(
+                f"{self._target.where}/{part.names[0]}: read again, it is not what release"
+                f" {self._release.id} holds: {difference}. It was removed; run again"
+            )
+        return files
+
+    def _indexes(self, files: Sequence[ExportedFile]) -> list[ExportedFile]:
+        """Publish the shards.json of an export to HDF5, when all that they name is there."""
+        if self._name != "hdf5":
+            return []
+        found = []
+        for path, data in hdf5_indexes(self._release, self._hdf5, files).items():
+            staged = self._target.scratch / INDEX_NAME
+            staged.write_bytes(data)
+            found.append(ExportedFile.of(staged, path))
+            if not self._target.has(found[-1], hashed=True):
+                self._target.put(path, data)
+                self._written += 1
+        return found
+
+    def _report(self, files: Sequence[ExportedFile]) -> ExportReport:
+        return ExportReport(
+            self._release.id,
+            self._name,
+            self._target.where,
+            tuple(files),
+            self._written,
+            self._lost,
+            tuple(notes(self._name, self._release)),
+        )
