@@ -102,21 +102,17 @@ def test_line_ends_in_an_id_do_not_end_a_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "columns",
-    [
-        {"ids": ["a"]},
-        {"ids": ["a", "b"], "shards": ["s"], "rows": [0]},
-        {"ids": [], "shards": [], "rows": []},
-    ],
+    ("ids", "shards", "rows"),
+    [(["a"], None, None), (["a", "b"], ["s"], [0]), ([], [], [])],
 )
 def test_columns_are_there_for_all_documents_or_not_at_all(
-    tmp_path: Path, columns: dict[str, list]
+    tmp_path: Path, ids: list[str], shards: list[str] | None, rows: list[int] | None
 ) -> None:
     with (
         pytest.raises(StageFailed, match="give ids, shards and rows of all or none"),
         OlmoWriter(tmp_path / "part.npy", vocab_size=10) as writer,
     ):
-        writer.append(np.array([1]), np.array([1]), **columns)
+        writer.append(np.array([1]), np.array([1]), ids=ids, shards=shards, rows=rows)
 
 
 def test_columns_do_not_begin_in_the_middle(tmp_path: Path) -> None:
