@@ -8,6 +8,7 @@ import pytest
 
 from corpus_platform.errors import StorageError
 from corpus_platform.formats import token_file
+from corpus_platform.formats.hdf5 import Hdf5Writer
 from corpus_platform.formats.llmc import LlmcWriter
 from corpus_platform.formats.megatron import MegatronWriter
 from corpus_platform.formats.token_bin_writer import Policy, TokenBinWriter
@@ -59,6 +60,23 @@ def test_the_native_files_say_what_they_are(tmp_path: Path, name: str) -> None:
     assert opened.loss.tolist() == [1, 0, 0, 1, 1, 1]
     assert opened.document(1).tolist() == [7, 0]
     assert faults(opened) == []
+
+
+@pytest.mark.parametrize("name", ["train.h5", "train.hdf5"])
+def test_hdf5_is_opened_and_checked_through_slices(tmp_path: Path, name: str) -> None:
+    pytest.importorskip("h5py")
+    tokens, ends, loss = np.array([5, 6, 0, 7, 0]), np.array([3, 5]), np.array([1, 1, 1, 0, 1])
+    with Hdf5Writer(
+        tmp_path / name, vocab_size=8, eos_id=0, tokenizer_sha256="5e" * 32, loss=True
+    ) as writer:
+        writer.append(tokens, ends, loss)
+    opened = open_tokens(tmp_path / name)
+    assert (opened.format, opened.vocab_size, opened.eos_id) == ("hdf5", 8, 0)
+    assert opened.document(1).tolist() == [7, 0]
+    assert faults(opened) == []
+    assert faults(dataclasses.replace(opened, eos_id=6)) == [
+        "2 documents do not end in the end token 6, the first is 0"
+    ]
 
 
 def test_what_numpy_saves_is_opened_and_warned_of(tmp_path: Path) -> None:
