@@ -111,6 +111,7 @@ class Hdf5Writer(ExportWriter):
         self._filled = self._flushed = 0
         self._ends: list[np.ndarray] = []  # of documents that are not in the file yet
         self._file: Any = None
+        self._datasets: dict[str, Any] = {}
         self._attributes: list[tuple[str, Any]] = []
         with self._writing():
             target.unlink(missing_ok=True)  # a reader that has it open goes on reading it
@@ -158,9 +159,10 @@ class Hdf5Writer(ExportWriter):
         self._attributes += [(n, open_attribute(self._file.id, n.encode())) for n in hashes]
 
     def _dataset(self, name: str, dtype: np.dtype, chunk: int, **packed: object) -> None:
-        self._file.create_dataset(
+        made = self._file.create_dataset(
             name, shape=(0,), maxshape=(None,), chunks=(chunk,), dtype=dtype, **packed
         )
+        self._datasets[name] = made.id
 
     def _put(self, tokens: np.ndarray, ends: np.ndarray, loss: np.ndarray | None) -> None:
         if self._file is None:
@@ -203,7 +205,7 @@ class Hdf5Writer(ExportWriter):
         if not len(values):
             return
         # The layer below h5py's datasets: theirs takes four times as long for few values.
-        dataset, spaces = self._file[name].id, self._h5py.h5s
+        dataset, spaces = self._datasets[name], self._h5py.h5s
         start = dataset.shape[0]
         dataset.set_extent((start + len(values),))
         place = dataset.get_space()
@@ -226,7 +228,7 @@ class Hdf5Writer(ExportWriter):
             self._file.flush()
             self._set("complete", np.int64(1))
             self._file.flush()  # a full disk is told here, while it can be mended
-            self._attributes = []
+            self._datasets, self._attributes = {}, []
             self._file.close()
         self._file = None
 
@@ -246,7 +248,7 @@ class Hdf5Writer(ExportWriter):
 
     def _drop(self, *, broken: bool = False) -> None:
         """Close the file as it is, without `complete`."""
-        file, self._file, self._attributes = self._file, None, []
+        file, self._file, self._datasets, self._attributes = self._file, None, {}, []
         if file is None:
             return
         with contextlib.suppress(OSError, RuntimeError, ValueError):

@@ -21,9 +21,9 @@ from corpus_platform.errors import MissingExtra, StorageError
 
 __all__ = ["Column", "HandleColumn", "MappedColumn", "load_h5py", "reading", "why"]
 
-_LEAST_CACHE = (
-    1 << 20
-)  # bytes of chunks that HDF5 keeps unpacked; one chunk must fit, or each read unpacks it
+# Bytes of chunks that HDF5 keeps unpacked, as HDF5 2.0 does by default (1.x: 1 MiB). Of a chunk that
+# does not fit each read unpacks all.
+_LEAST_CACHE = 8 << 20
 _ERRORS = (OSError, RuntimeError, KeyError, ValueError, TypeError)  # of h5py, for damaged files
 
 
