@@ -28,6 +28,7 @@ from corpus_platform.formats.export_writer import ExportWriter, WrittenFile, has
 from corpus_platform.formats.token_arrays import (
     TokenFile,
     file_size,
+    first_fall,
     id_dtype_of,
     map_array,
     no_wrong_size,
@@ -101,7 +102,7 @@ def open_datatrove(path: Path, *, dtype: np.dtype | str | None = None) -> TokenF
     """Open NAME.ds; `ends` is None where there is no index.
 
     The type of ids stands in the metadata; without these it follows from the index, or is given.
-    Raises StorageError for files that do not agree in size.
+    Raises StorageError for files that do not agree in size, or ends that do not rise.
     """
     size, metadata = file_size(path), _read_metadata(_beside(path, "metadata"))
     ends = _optional(_beside(path, "index"), _INDEX)
@@ -119,6 +120,8 @@ def open_datatrove(path: Path, *, dtype: np.dtype | str | None = None) -> TokenF
     if ends is not None:
         why = f"{last} ids of {found.name}, where the last document ends"
         no_wrong_size(path, size, last * found.itemsize, why=why)
+        if (fall := first_fall(ends)) is not None:
+            raise StorageError(f"{path}.index: document {fall} ends before the one before it")
     if metadata is not None and metadata[2] != len(tokens):
         why = f"the {metadata[2]} tokens of its metadata"
         no_wrong_size(path, size, metadata[2] * found.itemsize, why=why)

@@ -23,6 +23,7 @@ import array
 import csv
 import gzip
 import io
+import tokenize
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -44,6 +45,9 @@ from corpus_platform.formats.token_arrays import (
 __all__ = ["OlmoWriter", "is_true_npy", "olmo_dtype", "open_olmo", "open_true_npy"]
 
 _NPY_MAGIC = b"\x93NUMPY"
+# What numpy raises of damaged headers: it parses them as Python.
+_NPY_ERRORS = (OSError, ValueError, EOFError, SyntaxError, TypeError, OverflowError)
+_NPY_ERRORS += (tokenize.TokenError, MemoryError)
 _LOSS = np.dtype("u1")
 _GZIP = 31  # for zlib: a gzip header, which then has no time and no name, around a 32 KB window
 _NO_LINE_ENDS = str.maketrans({"\n": "\\n", "\r": "\\r"})
@@ -225,7 +229,7 @@ def open_true_npy(path: Path) -> TokenFile:
     """Open a one-dimensional array of integers as numpy.save writes it."""
     try:
         loaded = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+    except _NPY_ERRORS as error:
         raise StorageError(f"{path}: is a .npy file that cannot be read: {error}") from error
     tokens = np.asarray(loaded)
     if tokens.ndim != 1 or tokens.dtype.kind not in "iu":

@@ -12,7 +12,15 @@ import numpy as np
 
 from corpus_platform.errors import StorageError
 
-__all__ = ["ID_DTYPES", "TokenFile", "file_size", "id_dtype_of", "map_array", "no_wrong_size"]
+__all__ = [
+    "ID_DTYPES",
+    "TokenFile",
+    "file_size",
+    "first_fall",
+    "id_dtype_of",
+    "map_array",
+    "no_wrong_size",
+]
 
 ID_DTYPES = {name: np.dtype(name).newbyteorder("<") for name in ("uint8", "uint16", "uint32")}
 
@@ -58,6 +66,18 @@ def no_wrong_size(path: Path, real: int, expected: int, *, why: str) -> None:
         raise StorageError(
             f"{path}: {real} bytes, expected {expected} for {why}; it was cut or grew: make it again"
         )
+
+
+def first_fall(ends: np.ndarray, *, block: int = 1 << 20) -> int | None:
+    """Return the first document that ends before the one before it, or before 0; None: there is none."""
+    before = 0
+    for start in range(0, len(ends), block):
+        part = np.asarray(ends[start : start + block])
+        falls = part[1:] < part[:-1]
+        if part[0] < before or falls.any():
+            return start if part[0] < before else start + 1 + int(falls.argmax())
+        before = part[-1]
+    return None
 
 
 def map_array(

@@ -15,7 +15,7 @@ from corpus_platform.formats.llmc import is_llmc, open_llmc
 from corpus_platform.formats.megatron import open_megatron
 from corpus_platform.formats.nanogpt import open_nanogpt
 from corpus_platform.formats.olmo import is_true_npy, open_olmo, open_true_npy
-from corpus_platform.formats.token_arrays import TokenFile, id_dtype_of
+from corpus_platform.formats.token_arrays import TokenFile, first_fall, id_dtype_of
 from corpus_platform.formats.token_bin import open_token_bin
 
 __all__ = ["TokenFile", "faults", "open_tokens"]
@@ -151,17 +151,13 @@ def faults(file: TokenFile, *, vocab_size: int | None = None) -> list[str]:
 def _end_faults(file: TokenFile) -> list[str]:
     if file.ends is None:
         return []
-    before = 0
-    for start in range(0, len(file.ends), _BLOCK):
-        ends = np.asarray(file.ends[start : start + _BLOCK])
-        falls = ends < np.concatenate((np.array([before], ends.dtype), ends[:-1]))
-        if falls.any():
-            at = int(falls.argmax())
-            last = ends[at - 1] if at else before
-            return [f"document {start + at} ends at token {ends[at]}, the one before it at {last}"]
-        before = int(ends[-1])
-    if before != len(file.tokens):
-        return [f"the last document ends at token {before} of {len(file.tokens)}"]
+    fall = first_fall(file.ends, block=_BLOCK)
+    if fall is not None:
+        before = file.ends[fall - 1] if fall else 0
+        return [f"document {fall} ends at token {file.ends[fall]}, the one before it at {before}"]
+    last = int(file.ends[-1]) if len(file.ends) else 0
+    if last != len(file.tokens):
+        return [f"the last document ends at token {last} of {len(file.tokens)}"]
     return []
 
 

@@ -137,6 +137,14 @@ def test_metadata_index_and_mask_must_agree_with_the_ids(tmp_path: Path) -> None
         open_datatrove(path)
 
 
+def test_ends_that_do_not_rise_raise_when_opened(tmp_path: Path) -> None:
+    write(tmp_path / "a.ds", SMALL)
+    index = np.array([3, 3, 2, 6, 6], "<u8")
+    (tmp_path / "a.ds.index").write_bytes(index.tobytes())
+    with pytest.raises(StorageError, match=r"a\.ds\.index: document 2 ends before the one before"):
+        open_datatrove(tmp_path / "a.ds")
+
+
 def test_the_width_follows_from_the_index_where_there_is_no_metadata(tmp_path: Path) -> None:
     write(tmp_path / "a.ds", WIDE, vocab_size=70_001)
     (tmp_path / "a.ds.metadata").unlink()

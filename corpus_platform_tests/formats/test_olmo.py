@@ -206,8 +206,17 @@ def test_what_numpy_saves_of_other_values_is_no_token_file(
         open_true_npy(tmp_path / "true.npy")
 
 
-def test_a_cut_npy_raises(tmp_path: Path) -> None:
-    (tmp_path / "true.npy").write_bytes(b"\x93NUMPY\1\0")
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x93NUMPY\1\0",
+        b"\x93NUMPY\1\0\x0a\0{'shape': (",
+        b"\x93NUMPY\1\0\3\0\0\0\n",
+        b"\x93NUMPY\1\0\x3a\0{'descr': '<u2', 'fortran_order': False, 'shape': (9**99,)}\n",
+    ],
+)
+def test_a_damaged_npy_raises(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "true.npy").write_bytes(data)
     with pytest.raises(StorageError, match=r"is a \.npy file that cannot be read"):
         open_true_npy(tmp_path / "true.npy")
 

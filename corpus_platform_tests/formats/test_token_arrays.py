@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from corpus_platform.errors import StorageError
-from corpus_platform.formats.token_arrays import map_array
+from corpus_platform.formats.token_arrays import first_fall, map_array
 
 U2 = np.dtype("<u2")
 
@@ -44,3 +44,14 @@ def test_more_than_there_is_raises(
 def test_a_missing_file_is_a_storage_error(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="a: cannot be read"):
         map_array(tmp_path / "a", U2)
+
+
+@pytest.mark.parametrize(
+    ("ends", "fall"),
+    [([], None), ([0, 0, 2, 2], None), ([1, 3, 2], 2), ([1, 0, 2], 1), ([-1, 2], 0)],
+)
+@pytest.mark.parametrize("block", [1, 2, 3, 100])
+def test_the_first_end_before_the_one_before_it_is_found(
+    ends: list[int], fall: int | None, block: int
+) -> None:
+    assert first_fall(np.array(ends, np.int64), block=block) == fall

@@ -1,4 +1,5 @@
 import dataclasses
+import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -221,6 +222,36 @@ def test_fm_07_no_format_opens_ids_that_were_cut_or_grew(
     damaged.write_bytes(change(damaged.read_bytes()))
     with pytest.raises(StorageError, match=str(damaged.stat().st_size)):
         open_tokens(damaged)
+
+
+@pytest.mark.parametrize(
+    ("damaged", "opened"),
+    [
+        ("megatron_sequences.idx", "megatron_sequences"),
+        ("datatrove/small.ds.index", "datatrove/small.ds"),
+        ("datatrove/small.ds.metadata", "datatrove/small.ds"),
+        ("llmc_gpt-2.bin", "llmc_gpt-2.bin"),
+        ("dolma.csv.gz", "dolma.npy"),
+        ("true.npy", "true.npy"),
+    ],
+)
+def test_whatever_the_bytes_a_file_is_opened_or_refused(
+    tmp_path: Path, damaged: str, opened: str
+) -> None:
+    shutil.copytree(GOLDEN, tmp_path / "golden")
+    np.save(tmp_path / "golden" / "true.npy", np.arange(5, dtype=np.uint16))
+    path, rng = tmp_path / "golden" / damaged, random.Random(1)
+    good, refused = path.read_bytes(), 0
+    for _ in range(50):
+        data = bytearray(good)
+        for at in rng.choices(range(len(data)), k=rng.randint(1, 3)):
+            data[at] = rng.choice([0, 1, 128, 255])
+        path.write_bytes(data[: rng.choice([len(data), rng.randrange(len(data))])])
+        try:
+            faults(open_tokens(tmp_path / "golden" / opened))
+        except StorageError:
+            refused += 1
+    assert refused > 10
 
 
 def test_a_document_that_is_not_there_is_an_index_error() -> None:
