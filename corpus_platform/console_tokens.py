@@ -1,16 +1,29 @@
 """What `corpus tokens` prints: documents, tokens and bytes per token, by language and state."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from corpus_platform.console import printable
 from corpus_platform.stages.token_counts import CLEANED, STATES, Count, TokenCounts
 
-__all__ = ["tokens_json", "tokens_lines", "tokens_table"]
+__all__ = ["counting", "tokens_json", "tokens_lines", "tokens_table"]
 
 NAMED_SHARDS = 5
 Group = tuple[str | None, str | None]  # a shard or crawl, and a language; None for all
+
+
+@contextmanager
+def counting(console: Console) -> Generator[Callable[[int, int | None], None]]:
+    """Show on a terminal how far a count is, which hears of it by what this gives."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
+    bars = Progress(*columns, TimeElapsedColumn(), console=console, disable=not console.is_terminal)
+    with bars:
+        bar = bars.add_task("counting tokens", total=None)
+        yield lambda done, total: bars.update(bar, completed=done, total=total)
 
 
 def tokens_table(found: TokenCounts, *, by_shard: bool) -> Table:

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from rich.console import Console
 
-from corpus_platform.console_tokens import tokens_json, tokens_lines, tokens_table
+from corpus_platform.console_tokens import counting, tokens_json, tokens_lines, tokens_table
 from corpus_platform.stages.token_counts import Count, TokenCounts
 
 FOUND = TokenCounts(
@@ -85,3 +85,12 @@ def test_json_has_an_object_for_each_count() -> None:
         "tokens": 800,
     }
     assert (found["left_out"], len(found["undecided"])) == (["2026-44/d"], 7)
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_progress_is_drawn_on_a_terminal_and_nowhere_else(*, terminal: bool) -> None:
+    file = io.StringIO()
+    with counting(Console(file=file, force_terminal=terminal, width=80)) as progressed:
+        progressed(1, 4)
+    assert ("25%" in file.getvalue()) == terminal
+    assert terminal or file.getvalue() == ""

@@ -25,7 +25,7 @@ from corpus_platform.stages.project import Progress, Project, quiet
 from corpus_platform.stages.tables import read_batches
 from corpus_platform.stages.tokenizer import TOKENIZER_FILE
 from corpus_platform.storage.artifacts import Artifact
-from corpus_platform.tokenization.encoder import load_encoder, take_threads
+from corpus_platform.tokenization.encoder import HuggingFaceEncoder, load_encoder, take_threads
 from corpus_platform.tokenization.fast import load_fast
 
 __all__ = ["CLEANED", "STATES", "Count", "TokenCounts", "count_tokens"]
@@ -81,12 +81,14 @@ def count_tokens(
     shards: Sequence[str],
     *,
     tokenizer: bytes | None = None,
+    name: str = TOKENIZER_FILE,
     choice: Choice = "auto",
     progress: Progress = quiet,
 ) -> TokenCounts:
     """Return what each shard has in tokens; nothing is written.
 
-    `tokenizer` is the content of a tokenizer.json, None for the corpus's own. `progress` hears of
+    `tokenizer` is the content of a tokenizer.json that errors call by `name`, None for the corpus's
+    own. `progress` hears of
     stored bytes, and before that of the texts by which the fast engine is judged, if it is not
     known. Raises Uncleared without a tokenizer, SettingsError where that cannot be read.
     """
@@ -96,7 +98,8 @@ def count_tokens(
     counted: list[_Counted] = []
     with tempfile.TemporaryDirectory() as scratch:
         path = _tokenizer_file(project, tokenizer, Path(scratch))
-        engine, fingerprint = _engine(project, path, choice, progress)
+        reference = load_encoder(path.read_bytes(), eos_token=None, name=name)
+        engine = _engine(project, path, reference, choice, progress)
         pieces = [
             _Piece(
                 shard,
@@ -113,7 +116,7 @@ def count_tokens(
             counted.append(found)
             progress(done, sizes[-1])
     return TokenCounts(
-        fingerprint,
+        reference.fingerprint,
         Counter(found.engine for found in counted),
         tuple(count for found in counted for count in found.counts),
         tuple(shard for shard in shards if shard not in cleaned),
@@ -136,12 +139,17 @@ def _tokenizer_file(project: Project, data: bytes | None, scratch: Path) -> Path
     return path
 
 
-def _engine(project: Project, path: Path, choice: Choice, progress: Progress) -> tuple[str, str]:
-    """Return the name of the engine to use, and the fingerprint of the tokenizer."""
+def _engine(
+    project: Project,
+    path: Path,
+    reference: HuggingFaceEncoder,
+    choice: Choice,
+    progress: Progress,
+) -> str:
+    """Return the name of the engine to use."""
     data = path.read_bytes()
-    reference = load_encoder(data, eos_token=None)
     found = with_engine(project, data, reference, choice=choice, keep=False, progress=progress)
-    return found.engine, reference.fingerprint
+    return found.engine
 
 
 @lru_cache(maxsize=1)

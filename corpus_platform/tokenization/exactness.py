@@ -20,8 +20,8 @@ VERSION = 1  # of the probes: a result of other ones says nothing
 
 # Both sides of a letter, a digit, a mark, a blank and itself: wherever a word may begin or end.
 CONTEXTS = "a{0} 1{0}!{0}{0} {0}b"
-# Planes 4 to 13 hold no character yet, 15 and 16 none but private ones: a few places must do.
-FEW_CONTEXTS = "a{0} {0}1"
+# Planes 4 to 13 hold no character yet, 15 and 16 none but private ones: one place must do.
+FEW_CONTEXTS = "a{0} "
 PLANES = ((range(0x40000), CONTEXTS), (range(0xE0000, 0xF0000), CONTEXTS))
 REST = ((range(0x40000, 0xE0000), FEW_CONTEXTS), (range(0xF0000, 0x110000), FEW_CONTEXTS))
 CODE_POINTS = (*PLANES, *REST)

@@ -1,6 +1,5 @@
 """Counts of tokens are those of the library on each text, and of the packed bins."""
 
-import json
 import shutil
 from collections import Counter
 from importlib.util import find_spec
@@ -129,8 +128,8 @@ def test_two_processes_count_what_one_does(project: Project) -> None:
 def test_what_cannot_be_counted_is_told(project: Project, tmp_path: Path, once: Path) -> None:
     with pytest.raises(UsageError, match=r"no shard|2026-40/z"):
         count_tokens(project, ["2026-40/z.jsonl"])
-    with pytest.raises(SettingsError, match="cannot be read"):
-        count_tokens(project, [FIRST], tokenizer=json.dumps({"model": 1}).encode())
+    with pytest.raises(SettingsError, match=r"^mine\.json: cannot be read"):
+        count_tokens(project, [FIRST], tokenizer=b'{"model": 1}', name="mine.json")
     shutil.copytree(once, tmp_path / "copy")
     shutil.rmtree(tmp_path / "copy" / "data" / "tokenizer")
     without = open_project(load_settings(tmp_path / "copy" / "corpus.yaml"))
