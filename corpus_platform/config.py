@@ -281,6 +281,12 @@ class PackSettings(Section):
 
     @pydantic.model_validator(mode="after")
     def _possible(self) -> "PackSettings":
+        for name in ("eos_token", "bos_token", "pad_token"):
+            token = getattr(self, name)
+            if token is not None and token not in SPECIAL_TOKENS:
+                raise ValueError(
+                    f"{name}: {token!r} is no special token; there are {', '.join(SPECIAL_TOKENS)}"
+                )
         if self.strategy != "concat" and self.pad_token in (self.eos_token, self.bos_token):
             raise ValueError(
                 f"pad_token: {self.pad_token!r} ends or begins documents; padding needs a token of its own"

@@ -215,6 +215,7 @@ WRONG = [
     ("split: {validation: 1}", "split.validation: Input should be less than 1 (got 1)"),
     ("pack: {strategy: next_fit}", "pack.strategy: Input should be 'concat', 'best_fit' or 'pad'"),
     ("pack: {strategy: pad, pad_token: <|endoftext|>}", "pack: pad_token: '<|endoftext|>' ends or begins documents"),
+    ("pack: {eos_token: </s>}", "pack: eos_token: '</s>' is no special token; there are <|endoftext|>, <|im_start|>"),
     ("pack: {max_document_tokens: 1}", "pack: max_document_tokens: 1 leaves no token of text beside 1 control tokens"),
     ("checks: {min_utilisation: {next_fit: 0.5}}", "checks.min_utilisation: no strategy 'next_fit'"),
     ("pack: {sequence_length: 0}", "pack.sequence_length: Input should be greater than or equal to 1 (got 0)"),

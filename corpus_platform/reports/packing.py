@@ -164,7 +164,17 @@ def _ledger(numbers: Numbers) -> str:
         ("tokens whose loss does not count", masked, placed),
     ]
     shown = [(name, f"{n:,.0f}", f"{_share(n, whole):.2%}") for name, n, whole in rows]
-    return table(("", "tokens", "share"), shown)
+    return table(("", "tokens", "share"), shown) + _cut_when_read(cut, placed)
+
+
+def _cut_when_read(cut: float, placed: float) -> str:
+    """Return what it would cost to cut documents where they are read instead of written."""
+    if not cut:
+        return ""
+    return (
+        f"\n\nCut when they are read, the files would hold {cut:,.0f} tokens more"
+        f" ({_share(cut, placed):.1%}), to be kept, moved, hashed, and skipped in every epoch."
+    )
 
 
 def _document_lengths(lengths: Lengths, row_tokens: int) -> str:

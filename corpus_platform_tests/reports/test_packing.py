@@ -76,7 +76,15 @@ def test_the_ledger_goes_from_what_came_in_to_what_lies_there() -> None:
         "| = tokens | 50 | 83.33% |",
         "| + padding | 10 | 16.67% |",
         "| tokens whose loss does not count | 5 | 10.00% |",
+        "",
+        "Cut when they are read, the files would hold 30 tokens more (60.0%), to be kept, moved,"
+        " hashed, and skipped in every epoch.",
     ]
+
+
+def test_without_a_cut_nothing_is_said_of_one() -> None:
+    uncut = sections({**NUMBERS, "tokens_cut": 0.0}, LENGTHS)["token_ledger"]
+    assert "epoch" not in uncut
 
 
 def _bars(section: str) -> list[str]:
