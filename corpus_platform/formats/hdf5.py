@@ -60,9 +60,6 @@ _ENDS_CHUNK = 1024  # documents: the last chunk of them is written again with ev
 _PAGE = 4096
 _MAX_CHUNK_BYTES = (1 << 32) - 1  # of HDF5
 _LENGTHS = ("token_count", "complete")  # attributes that stand at `tokens` too
-# What every HDF5 since 1.10 (2016) reads. "latest" of HDF5 2.0 writes packed datasets that 1.14 does
-# not open: "bad version number for layout message".
-_LIBVER = ("v110", "v110")
 _BLOCK = 1 << 22  # tokens that are hashed together
 
 
@@ -129,10 +126,7 @@ class Hdf5Writer(ExportWriter):
 
     def _create(self, vocab_size: int, eos_id: int | None, tokenizer: str) -> None:
         """Make everything that will ever be in the file: in SWMR mode nothing can be added."""
-        aligned = (
-            {} if self._compression else {"alignment_threshold": _PAGE, "alignment_interval": _PAGE}
-        )
-        self._file = self._h5py.File(self.target, "x", libver=_LIBVER, **aligned)
+        self._file = self._new_file()
         packed = {"compression": "gzip", "shuffle": True} if self._compression else {}
         for name, buffer in self._buffers.items():
             self._dataset(name, buffer.dtype, self._chunk, **packed)
@@ -157,6 +151,22 @@ class Hdf5Writer(ExportWriter):
             (n, open_attribute(h.id, n.encode())) for h in holders for n in _LENGTHS
         ]
         self._attributes += [(n, open_attribute(self._file.id, n.encode())) for n in hashes]
+
+    def _new_file(self) -> Any:
+        """Return a file that every HDF5 since 1.10 reads, and that does not tell when it was made.
+
+        By default the root group tells that (HDF5 1.14), and "latest" of HDF5 2.0 makes packed
+        datasets that 1.14 does not open (bad version number for layout message).
+        """
+        lists, files = self._h5py.h5p, self._h5py.h5f
+        made, opened = lists.create(lists.FILE_CREATE), lists.create(lists.FILE_ACCESS)
+        made.set_obj_track_times(False)
+        opened.set_libver_bounds(files.LIBVER_V110, files.LIBVER_V110)
+        opened.set_fclose_degree(files.CLOSE_STRONG)
+        if not self._compression:
+            opened.set_alignment(_PAGE, _PAGE)
+        name = os.fsencode(self.target)
+        return self._h5py.File(files.create(name, files.ACC_EXCL, fcpl=made, fapl=opened))
 
     def _dataset(self, name: str, dtype: np.dtype, chunk: int, **packed: object) -> None:
         made = self._file.create_dataset(

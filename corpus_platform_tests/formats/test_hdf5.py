@@ -139,6 +139,15 @@ def test_the_bytes_do_not_depend_on_how_appends_were_cut(
     assert (folder / "cut.h5").read_bytes() == whole
 
 
+def test_the_bytes_are_those_that_hdf5_1_14_and_2_0_wrote(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.h5", DOCUMENTS, loss=True)
+    told = subprocess.run(["sha256sum", path], capture_output=True, text=True, check=True).stdout
+    assert (told[:64], path.stat().st_size) == (
+        "16361caefdf54f6cb62c4f902874bf34b8035daee0ef22d58d793536431b3c47",
+        16682,
+    )
+
+
 def test_another_process_writes_the_same_bytes(tmp_path: Path) -> None:
     here = write(tmp_path / "a.h5", DOCUMENTS).read_bytes()
     code = (
@@ -493,6 +502,39 @@ def test_a_file_in_writing_is_read_as_far_as_it_has_come(tmp_path: Path, other: 
     assert (len(followed.tokens), len(followed.ends), followed.complete) == (36, 9, True)
     followed.close()
     assert open_hdf5(tmp_path / "a.h5").tokens[:].tolist() == list(range(36))
+
+
+BUSY = """
+import sys
+from pathlib import Path
+import numpy as np
+from corpus_platform_tests.formats.hdf5_processes import writer
+with writer(Path(sys.argv[1]), chunk_tokens=500, compression=sys.argv[2] or None) as file:
+    print("made", flush=True)
+    for i in range(800):
+        file.append(np.arange(i * 977, (i + 1) * 977) % 1000, np.array([100, 977]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("packing", ["", "gzip"])
+def test_a_reader_beside_a_busy_writer_sees_only_what_is_true(tmp_path: Path, packing: str) -> None:
+    command = [sys.executable, "-c", BUSY, str(tmp_path / "a.h5"), packing]
+    seen = set()
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        followed = follow_hdf5(tmp_path / "a.h5")
+        while not followed.complete:
+            followed.refresh()
+            count = len(followed.tokens)
+            assert (followed.tokens[:] == np.arange(count) % 1000).all()
+            ends = [e for i in range(count // 977 + 1) for e in (977 * i + 100, 977 * i + 977)]
+            assert followed.ends.tolist() == [end for end in ends if end <= count]
+            seen.add(count)
+        followed.close()
+    assert max(seen) == 800 * 977
+    assert len(seen) > 5
 
 
 def test_a_file_in_writing_is_not_taken_for_a_finished_one(tmp_path: Path, other: Other) -> None:
