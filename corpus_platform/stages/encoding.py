@@ -133,19 +133,21 @@ def with_engine(
     reference: HuggingFaceEncoder,
     *,
     choice: Choice = "auto",
+    shards: Sequence[str] | None = None,
     keep: bool = True,
     progress: Progress = quiet,
 ) -> Encoding:
     """Return the encoding of a tokenizer.json by the engine to use.
 
-    Without `keep` nothing that is found out is written.
+    `shards` are those to encode, None for all. Without `keep` nothing that is found out is written.
     """
     plain = Encoding(reference, reference, REFERENCE)
     if choice == REFERENCE:
         return plain
     try:
         record = record_path(project, reference)
-        if choice == "auto" and read_if_there(record) is None and not is_worth(project):
+        asked = [*project.shards()] if shards is None else shards
+        if choice == "auto" and read_if_there(record) is None and not is_worth(project, asked):
             return plain
         engine = load_fast(data, reference)
         refusal = refusal_of(project, record, reference, engine, keep=keep, progress=progress)

@@ -39,9 +39,8 @@ def record_path(project: Project, reference: HuggingFaceEncoder) -> Path:
     return project.store.root / "engines" / f"{reference.fingerprint[:16]}-{versions}.json"
 
 
-def is_worth(project: Project) -> bool:
-    """Tell whether the documents of the corpus have about WORTH_BYTES as they are stored."""
-    shards = [*project.shards()]
+def is_worth(project: Project, shards: Sequence[str]) -> bool:
+    """Tell whether the documents of these shards have about WORTH_BYTES as they are stored."""
     sizes = [cleaned.path(DOCUMENTS).stat().st_size for cleaned in _some(project, shards, MEASURED)]
     return len(sizes) > 0 and sum(sizes) / len(sizes) * len(shards) >= WORTH_BYTES
 

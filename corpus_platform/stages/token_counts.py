@@ -25,7 +25,7 @@ from corpus_platform.stages.project import Progress, Project, quiet
 from corpus_platform.stages.tables import read_batches
 from corpus_platform.stages.tokenizer import TOKENIZER_FILE
 from corpus_platform.storage.artifacts import Artifact
-from corpus_platform.tokenization.encoder import HuggingFaceEncoder, load_encoder, take_threads
+from corpus_platform.tokenization.encoder import load_encoder, take_threads
 from corpus_platform.tokenization.fast import load_fast
 
 __all__ = ["CLEANED", "STATES", "Count", "TokenCounts", "count_tokens"]
@@ -88,33 +88,30 @@ def count_tokens(
     """Return what each shard has in tokens; nothing is written.
 
     `tokenizer` is the content of a tokenizer.json that errors call by `name`, None for the corpus's
-    own. `progress` hears of
-    stored bytes, and before that of the texts by which the fast engine is judged, if it is not
-    known. Raises Uncleared without a tokenizer, SettingsError where that cannot be read.
+    own. `progress` hears of stored bytes, and before that of the texts by which the fast engine is
+    judged, if it is not known. Raises Uncleared without a tokenizer, SettingsError where that
+    cannot be read, UsageError for a shard that is none.
     """
     cleaned = {shard: found for shard in shards if (found := _readable(project, shard))}
     verdicts = {shard: project.artifact("dedup_verdicts", shard) for shard in cleaned}
+    sizes = np.cumsum([found.path(DOCUMENTS).stat().st_size for found in cleaned.values()])
     workers = max(1, min(project.workers, len(cleaned)))
     counted: list[_Counted] = []
     with tempfile.TemporaryDirectory() as scratch:
         path = _tokenizer_file(project, tokenizer, Path(scratch))
-        reference = load_encoder(path.read_bytes(), eos_token=None, name=name)
-        engine = _engine(project, path, reference, choice, progress)
+        data, asked = path.read_bytes(), [*cleaned]
+        reference = load_encoder(data, eos_token=None, name=name)
+        encoding = with_engine(
+            project, data, reference, choice=choice, shards=asked, keep=False, progress=progress
+        )
+        common = (path, encoding.engine, max(1, cores() // workers))
         pieces = [
-            _Piece(
-                shard,
-                found.path(DOCUMENTS),
-                verdict.path(VERDICT_FILE) if (verdict := verdicts[shard]) else None,
-                path,
-                engine,
-                max(1, cores() // workers),
-            )
+            _Piece(shard, found.path(DOCUMENTS), _verdict_path(verdicts[shard]), *common)
             for shard, found in cleaned.items()
         ]
-        sizes = np.cumsum([piece.documents.stat().st_size for piece in pieces]).tolist()
-        for done, found in zip(sizes, map_pieces(_count, pieces, workers=workers), strict=True):
+        for i, found in enumerate(map_pieces(_count, pieces, workers=workers)):
             counted.append(found)
-            progress(done, sizes[-1])
+            progress(int(sizes[i]), int(sizes[-1]))
     return TokenCounts(
         reference.fingerprint,
         Counter(found.engine for found in counted),
@@ -122,6 +119,10 @@ def count_tokens(
         tuple(shard for shard in shards if shard not in cleaned),
         tuple(shard for shard, verdict in verdicts.items() if verdict is None),
     )
+
+
+def _verdict_path(verdict: Artifact | None) -> Path | None:
+    return None if verdict is None else verdict.path(VERDICT_FILE)
 
 
 def _readable(project: Project, shard: str) -> Artifact | None:
@@ -137,19 +138,6 @@ def _tokenizer_file(project: Project, data: bytes | None, scratch: Path) -> Path
     path = scratch / TOKENIZER_FILE
     path.write_bytes(data)
     return path
-
-
-def _engine(
-    project: Project,
-    path: Path,
-    reference: HuggingFaceEncoder,
-    choice: Choice,
-    progress: Progress,
-) -> str:
-    """Return the name of the engine to use."""
-    data = path.read_bytes()
-    found = with_engine(project, data, reference, choice=choice, keep=False, progress=progress)
-    return found.engine
 
 
 @lru_cache(maxsize=1)
