@@ -4,6 +4,8 @@ CORPUS_INTEROP_PYTHON names an interpreter that has them; without it one is made
 for temporary files, once, from the package index (1.1 GB, minutes).
 """
 
+import contextlib
+import hashlib
 import json
 import os
 import shutil
@@ -35,7 +37,16 @@ TORCH = "torch==2.13.0+cpu"  # from an index or a folder that pip is told of; th
 STEPS = (
     ("numpy", "packaging", "setuptools", TORCH),
     ("--no-deps", "megatron-core==0.16.1", "datatrove==0.10.1", "ai2-olmo-core==3.0.0"),
-    ("loguru", "humanize", "multiprocess", "dill", "fsspec", "huggingface_hub", "tqdm"),
+    (
+        "loguru",
+        "humanize",
+        "multiprocess",
+        "dill",
+        "fsspec",
+        "huggingface_hub",
+        "tqdm",
+        "tokenizers",
+    ),
     ("cached_path", "importlib_resources", "dataclass-extensions", "bettermap", "rich"),
     ("requests", "pyyaml", "safetensors"),
 )
@@ -48,15 +59,22 @@ def python() -> str:
     named = os.environ.get("CORPUS_INTEROP_PYTHON")
     if named:
         return named
-    folder = Path(tempfile.gettempdir()) / "corpus-interop-1"
-    interpreter, ready = folder / "bin" / "python", folder / "ready"
-    if not ready.exists():
-        shutil.rmtree(folder, ignore_errors=True)
-        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+    made_of = hashlib.sha256(repr(STEPS).encode()).hexdigest()[:8]
+    folder = Path(tempfile.gettempdir()) / f"corpus-interop-{made_of}"
+    if not folder.exists():
+        _make(folder)
+    return str(folder / "bin" / "python")
+
+
+def _make(folder: Path) -> None:
+    """Make the environment beside its place, so that it is there whole or not at all."""
+    with tempfile.TemporaryDirectory(dir=folder.parent) as name:
+        begun = Path(name) / "env"
+        subprocess.run([sys.executable, "-m", "venv", str(begun)], check=True)
         for step in STEPS:
-            _install(str(interpreter), step)
-        ready.touch()
-    return str(interpreter)
+            _install(str(begun / "bin" / "python"), step)
+        with contextlib.suppress(OSError):  # another run was faster
+            begun.rename(folder)
 
 
 def _install(interpreter: str, packages: Sequence[str]) -> None:
