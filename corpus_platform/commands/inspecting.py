@@ -1,8 +1,11 @@
 """`corpus inspect`: what a shard or a token file is, before anything is built on it."""
 
+import dataclasses
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 
@@ -10,11 +13,24 @@ from corpus_platform.commands.opening import config_option, reading_project
 from corpus_platform.config import Fields
 from corpus_platform.console import say, standard_output
 from corpus_platform.console_inspect import inspection_json, inspection_lines
+from corpus_platform.console_token_files import (
+    artifact_lines,
+    comparison_lines,
+    token_json,
+    token_lines,
+)
 from corpus_platform.errors import UsageError
 from corpus_platform.formats.shard import ShardRecords
 from corpus_platform.settings_file import load_settings
 from corpus_platform.stages.inspection import inspect_shard, open_members
 from corpus_platform.stages.members import member_names
+from corpus_platform.stages.token_files import (
+    Subject,
+    damaged_export,
+    find_subjects,
+    read_artifact,
+)
+from corpus_platform.stages.token_inspection import compare_tokens, inspect_tokens
 
 __all__ = ["inspect"]
 
@@ -23,28 +39,130 @@ INSPECTED_RECORDS = 10_000
 
 @click.command()
 @config_option
-@click.argument("shard")
+@click.argument("path")
 @click.option("--all", "every", is_flag=True, help="Judge all records, not only the first 10,000.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def inspect(config_file: Path, shard: str, *, every: bool, as_json: bool) -> None:
-    """Show what a shard is, before anything is built on it.
+@click.option(
+    "--tokenizer",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Token files: a tokenizer.json to decode with, and to hold ids against.",
+)
+@click.option(
+    "--vocab-size",
+    type=click.IntRange(min=1),
+    help="Token files: ids that there are; others are faults.",
+)
+@click.option(
+    "--dtype",
+    type=click.Choice(["uint8", "uint16", "uint32", "int32"]),
+    help="Token files: how wide ids are, where the file does not say.",
+)
+@click.option(
+    "--against",
+    metavar="OTHER",
+    help="Token files: compare with another one, of any format, and say where they differ first.",
+)
+def inspect(
+    config_file: Path,
+    path: str,
+    tokenizer: Path | None,
+    vocab_size: int | None,
+    dtype: str | None,
+    against: str | None,
+    *,
+    every: bool,
+    as_json: bool,
+) -> None:
+    """Show what a shard or a token file is, and what is wrong with it.
 
-    SHARD is the path of a file, or a shard as `corpus status` names it. Shows container, columns,
-    rows, what cannot be read and why, how long texts are, which languages they seem to be in, how
-    many seem garbled or to hold HTML, and how three documents begin.
+    PATH is a file, the folder of an artifact, a release or an export, or a shard as `corpus status`
+    names it. Of a shard: container, columns, rows, what cannot be read and why, how long texts are,
+    which languages they seem to be in, how many seem garbled or to hold HTML, and how three
+    documents begin. Of a token file of any format: header, type of ids, tokens, documents and how
+    long they are, largest id, end tokens, mask, faults, and with a tokenizer how documents begin.
     """
+    subjects = find_subjects(Path(path), dtype=dtype)
+    if subjects is not None:
+        if every:
+            raise UsageError("--all is for shards of text; a token file is read as a whole")
+        asked = _Asked(path, tokenizer, vocab_size, as_json)
+        sys.exit(_inspect_tokens(asked, subjects) if against is None else _compare(asked, subjects, against))  # fmt: skip
+    of_tokens = {"--tokenizer": tokenizer, "--vocab-size": vocab_size, "--dtype": dtype, "--against": against}  # fmt: skip
+    if given := [option for option, value in of_tokens.items() if value is not None]:
+        raise UsageError(f"{given[0]} is for token files, and {path} is none that is known")
+    _inspect_shard(config_file, path, every=every, as_json=as_json)
+
+
+def _inspect_shard(config_file: Path, shard: str, *, every: bool, as_json: bool) -> None:
     members, fields, records = _opened(config_file, shard)
     limit = None if every else INSPECTED_RECORDS
     found = inspect_shard(members, records, limit=limit)
     if as_json:
-        whole = json.dumps(inspection_json(found), indent=1, ensure_ascii=False)
-        # A name of a file that is not UTF-8 has lone surrogates, whose escapes are those of JSON.
-        click.echo(whole.encode("utf-8", "backslashreplace"))
+        _print_json(inspection_json(found))
     else:
         for line in inspection_lines(found, fields, limit=limit):
             say(standard_output(), line)
     if found.failure is not None:
         sys.exit(1)
+
+
+def _print_json(value: object) -> None:
+    whole = json.dumps(value, indent=1, ensure_ascii=False)
+    # A name of a file that is not UTF-8 has lone surrogates, whose escapes are those of JSON.
+    click.echo(whole.encode("utf-8", "backslashreplace"))
+
+
+class _Asked(NamedTuple):
+    path: str
+    tokenizer: Path | None
+    vocab_size: int | None
+    as_json: bool
+
+
+def _inspect_tokens(asked: _Asked, subjects: Sequence[Subject]) -> int:
+    """Show an artifact, an export, or a token file; return the exit code."""
+    folder, console = Path(asked.path), standard_output()
+    artifact = read_artifact(folder) if folder.is_dir() else None
+    damaged = artifact[1] if artifact else damaged_export(folder) if folder.is_dir() else []
+    found = [
+        inspect_tokens(
+            subject, tokenizer=asked.tokenizer, vocab_size=asked.vocab_size, progress=_reading
+        )
+        for subject in (() if damaged else subjects)
+    ]
+    if asked.as_json:
+        _print_json({"faults": damaged, "files": [token_json(one) for one in found]})
+    else:
+        for line in artifact_lines(artifact[0]) if artifact else ():
+            say(console, line)
+        for line in [f"fault: {fault}" for fault in damaged]:
+            say(console, line)
+        for one in found:
+            for line in token_lines(one):
+                say(console, line)
+    return 1 if damaged or any(one.faults for one in found) else 0
+
+
+def _reading(done: int, total: int) -> None:
+    if sys.stderr.isatty():
+        click.echo(f"\r{done / total:4.0%}", nl=done == total, err=True)
+
+
+def _compare(asked: _Asked, subjects: Sequence[Subject], against: str) -> int:
+    """Show where two token files differ first; return the exit code."""
+    others = find_subjects(Path(against)) or []
+    if len(subjects) != 1 or len(others) != 1:
+        name = asked.path if len(subjects) != 1 else against
+        raise UsageError(f"--against compares two token files, and {name} is not one; name files")
+    if asked.tokenizer is not None or asked.vocab_size is not None:
+        raise UsageError("--against compares, and takes no tokenizer and no vocabulary")
+    found = compare_tokens(subjects[0], others[0])
+    if asked.as_json:
+        _print_json(dataclasses.asdict(found))
+    else:
+        for line in comparison_lines(found, asked.path, against):
+            say(standard_output(), line)
+    return 1 if found.difference is not None else 0
 
 
 def _opened(config_file: Path, shard: str) -> tuple[list[Path], Fields, ShardRecords]:

@@ -22,10 +22,13 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class Finished:
-    """What export.json says: what was exported and how (`identity`), and the files by path."""
+    """What export.json says: what was exported and how (`identity`), the files by path, the ids."""
 
     identity: Mapping[str, object]
     files: dict[str, ExportedFile]
+    dtype: str | None
+    vocab_size: int
+    eos_id: int | None
 
 
 def export_json(
@@ -80,6 +83,7 @@ def read_export(data: bytes, where: str) -> Finished:
             "release": said["release"]["content"],
             "options": said["options"],
         }
+        ids = said["dtype"], said["vocab_size"], said["eos_id"]
+        return Finished(identity, {file.path: file for file in files}, *ids)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise StorageError(f"{where}: does not say what was exported: {error!r}") from error
-    return Finished(identity, {file.path: file for file in files})

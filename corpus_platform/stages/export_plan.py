@@ -56,9 +56,14 @@ class PlannedFile:
 def plan_files(release: PinnedRelease, kind: StreamFormat, *, single: bool) -> list[PlannedFile]:
     """Return all files of an export in order; a split without documents has none.
 
-    Raises UsageError for a document that the format cannot hold.
+    Raises UsageError for a vocabulary or a document that the format cannot hold.
     """
-    planned = []
+    planned, largest = list[PlannedFile](), kind.kind.max_vocab_size
+    if release.policy.vocab_size > largest:
+        raise UsageError(
+            f"{kind.name} holds ids of a vocabulary of up to {largest:,}, this one has"
+            f" {release.policy.vocab_size:,}; export to a format of wider ids"
+        )
     for split, base in BIN_NAMES.items():
         spans = [
             span_of(name, bin_, pieces=kind.holds_pieces) for name, bin_ in release.bins(split)

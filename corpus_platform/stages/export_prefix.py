@@ -74,8 +74,9 @@ class Prefix:
         """
         from corpus_platform.storage.uploads import upload_file
 
-        there, before = self._look(file.path), known.get(file.path)
-        if there is not None and there[1] not in (file.sha256, before and before.sha256):
+        there = self._look(file.path)
+        ours = {file.sha256, *(known[name].sha256 for name in [file.path] if name in known)}
+        if there is not None and there[1] not in ours:
             raise UsageError(
                 f"{self._url(file.path)}: another object has this name; export to another prefix,"
                 " or delete it"

@@ -16,7 +16,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from corpus_platform.document import CLEANED
+from corpus_platform.errors import UsageError
 from corpus_platform.formats.hdf5 import Hdf5Writer, chunk_for
+from corpus_platform.formats.hdf5_tokens import load_h5py
 from corpus_platform.formats.shards_json import NAME, ShardEntry, ShardIndex
 from corpus_platform.formats.token_bin import Header, open_token_bin, token_dtype
 from corpus_platform.formats.token_file import open_tokens
@@ -64,6 +66,11 @@ class Hdf5Options(NamedTuple):
     ) -> "Hdf5Options":
         """Return options with defaults: rows or `sequence_length`, and chunks that are multiples."""
         window = window or release.row_tokens or sequence_length
+        if chunk is not None and chunk % window:
+            raise UsageError(
+                f"--chunk {chunk} is no multiple of the window of {window} tokens, so that a read"
+                f" would touch one chunk more; {chunk_for(window)} is one"
+            )
         return cls(window, chunk or chunk_for(window), compression)
 
 
@@ -73,7 +80,8 @@ def _packs(project: Project, release: PinnedRelease) -> dict[str, Artifact]:
 
 
 def hdf5_parts(project: Project, release: PinnedRelease, options: Hdf5Options) -> list[Part]:
-    """Return a part for each shard and split that has documents."""
+    """Return a part for each shard and split that has documents; MissingExtra without h5py."""
+    load_h5py()
     packs, parts = _packs(project, release), list[Part]()
     for split, base in BIN_NAMES.items():
         for shard, artifact in packs.items():

@@ -28,6 +28,8 @@ from corpus_platform.stages.pinned_release import PinnedRelease
 
 __all__ = ["stream_parts"]
 
+_SOURCES = {"shard": pl.String, "row": pl.Int64, "id": pl.String, "tokens": pl.Int64}
+
 
 def stream_parts(release: PinnedRelease, kind: StreamFormat, *, single: bool) -> list[Part]:
     """Return the parts of an export of a release; `single` joins a split into one file."""
@@ -93,7 +95,7 @@ def _write_span(
     for block in blocks(span):
         loss = _mask(block) if with_mask else None
         if isinstance(writer, OlmoWriter) and sources is not None:
-            columns = sources.take(len(block.ends))
+            columns = sources.take(np.diff(block.ends, prepend=0))
             writer.append(block.tokens, block.ends, loss, **columns._asdict())
         else:
             writer.append(block.tokens, block.ends, loss)
@@ -119,13 +121,12 @@ class _Sources:
 
     def __init__(self, release: PinnedRelease, span: Span) -> None:
         self._batches = _lines(release, bin_file(span.name))
-        self._held = pl.DataFrame(schema={"shard": pl.String, "row": pl.Int64, "id": pl.String})
+        self._held = pl.DataFrame(schema=_SOURCES)
         self._name = span.name
-        if span.begin:
-            self.take(span.begin)
 
-    def take(self, count: int) -> _Columns:
-        """Return the next so many."""
+    def take(self, lengths: np.ndarray) -> _Columns:
+        """Return those of the next documents, which have so many tokens."""
+        count = len(lengths)
         while len(self._held) < count:
             batch = next(self._batches, None)
             if batch is None:
@@ -134,18 +135,21 @@ class _Sources:
                 )
             self._held = pl.concat([self._held, batch])
         taken, self._held = self._held.head(count), self._held.slice(count)
+        if not np.array_equal(taken["tokens"].to_numpy(), lengths):
+            raise StageFailed(
+                f"{self._name}: documents are not as its table lists them; run `corpus verify`"
+            )
         return _Columns(*(taken[name].to_list() for name in ("id", "shard", "row")))
 
 
 def _lines(release: PinnedRelease, file: str) -> Iterator[pl.DataFrame]:
     """Yield the lines of a token file in the order of the table, which is that of the tokens."""
-    columns = ["file", "shard", "row", "id"]
+    columns = ["file", *_SOURCES]
     with pq.ParquetFile(release.documents) as table:
         for batch in table.iter_batches(1 << 16, columns=columns):
             frame = pl.DataFrame(pa.table(batch))
-            yield frame.filter(pl.col("file").cast(pl.String) == file).select(
-                pl.col("shard").cast(pl.String), "row", pl.col("id").cast(pl.String)
-            )
+            of_file = frame.filter(pl.col("file").cast(pl.String) == file)
+            yield of_file.select(pl.col(name).cast(kind) for name, kind in _SOURCES.items())
 
 
 def _differs(
