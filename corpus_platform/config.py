@@ -304,11 +304,29 @@ class ShuffleSettings(Section):
     """The global order of a release."""
 
     seed: int = Field(42, ge=0, description="Gives the order.")
+    unit: Literal["documents", "chunks", "windows"] = Field(
+        "documents",
+        description="What moves as one: a document; a block of documents that lie side by side in a shard, up to chunk_tokens; or a window of window_tokens, cut wherever it falls. Rows of best_fit and pad move as rows.",
+    )
+    chunk_tokens: int = Field(
+        1 << 20, ge=1, description="A longer document is a block by itself; none is lost."
+    )
+    window_tokens: int = Field(
+        2049,
+        ge=1,
+        le=1 << 24,
+        description="A context and the token that follows it [S0]; the last of a shard is filled up with pack.pad_token.",
+    )
     max_tokens_per_file: int = Field(
         100_000_000_000,
         ge=1,
         description="A file ends before the document that would pass it [S0].",
     )
+
+    @property
+    def unit_tokens(self) -> int:
+        """How many tokens a block or a window has; 0 where documents move by themselves."""
+        return {"chunks": self.chunk_tokens, "windows": self.window_tokens}.get(self.unit, 0)
 
 
 class ReleaseSettings(Section):
@@ -462,6 +480,15 @@ class RunSettings(Section):
     """What a command may take of this machine; no product depends on it."""
 
     workers: int = Field(0, ge=0, description="Processes side by side; 0 means one per core.")
+    scratch: Folder | None = Field(
+        None,
+        description="Folder for what lies between the steps of a shuffle: as large as the tokens of the release; null: in the storage folder. A fast local disk.",
+    )
+    bucket_bytes: int = Field(
+        1 << 27,
+        ge=1 << 10,
+        description="Bytes of tokens that a process of a shuffle holds at a time.",
+    )
     encoder: Literal["auto", "tokenizers", "fastokens"] = Field(
         "auto",
         description="What turns text into tokens: auto takes fastokens where it is installed and was found to give the same ids as tokenizers, which is the reference; by name, fastokens or an error.",
@@ -498,10 +525,27 @@ class Settings(Section):
     s3: S3Settings = S3Settings()
     base: Path = Field(Path(), exclude=True)
 
+    @pydantic.model_validator(mode="after")
+    def _rows_move_as_rows(self) -> "Settings":
+        if self.pack.strategy != "concat" and self.shuffle.unit != "documents":
+            raise ValueError(
+                f"shuffle.unit: {self.shuffle.unit!r} cuts streams; rows of pack.strategy"
+                f" {self.pack.strategy!r} move as rows: leave it out"
+            )
+        return self
+
     @property
     def storage_path(self) -> Path:
         """The local artifact folder, absolute."""
         return (self.base / self.storage).absolute()
+
+    @property
+    def scratch_path(self) -> Path:
+        """The local folder of what a stage writes on its way, absolute."""
+        scratch = self.run.scratch
+        return (
+            self.storage_path / "scratch" if scratch is None else (self.base / scratch).absolute()
+        )
 
     @property
     def cache_path(self) -> Path | None:

@@ -1,0 +1,179 @@
+"""First pass of the shuffle: the units of one shard and split, sorted by their keys.
+
+What is written beside each other has keys beside each other, so that the second pass reads a range
+of keys in one piece from every shard. A finished folder is known by its name.
+"""
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from corpus_platform.errors import StorageError
+from corpus_platform.formats.token_bin import TokenBin, open_token_bin
+from corpus_platform.packing.shuffle import document_keys
+from corpus_platform.stages.bins_writing import bin_file
+from corpus_platform.stages.shuffle_units import Level, Lines, Units, units_of
+
+__all__ = [
+    "ENDS",
+    "LINES",
+    "LOSS",
+    "PIECES",
+    "TOKENS",
+    "UNIT",
+    "UNITS",
+    "Scatter",
+    "ranges",
+    "scatter",
+]
+
+TOKENS, LOSS, ENDS, PIECES = "tokens", "loss", "ends.npy", "pieces.npy"
+UNITS, LINES = "units.npy", "lines.arrow"
+# Of each unit: its key, and how much of everything it has.
+UNIT = np.dtype(
+    [
+        ("key", "<u8"),
+        ("tokens", "<i8"),
+        ("padding", "<i8"),
+        ("lines", "<i8"),
+        ("begun", "<i8"),
+        ("entries", "<i8"),
+        ("masked", "u1"),
+    ]
+)
+BLOCK_TOKENS = 1 << 22
+
+
+@dataclass(frozen=True)
+class Scatter:
+    """The bin of one shard and split, and where its units go in the order of their keys."""
+
+    shard: str
+    packed: Path
+    documents: Path  # the table beside the bins
+    name: str
+    seed: int
+    level: Level
+    documents_before: int  # of earlier shards, in this split
+    pad_id: int | None
+    target: Path
+
+
+def scatter(task: Scatter) -> int:
+    """Write the units of a shard in the order of their keys; return its tokens.
+
+    Does nothing where that has been done.
+    """
+    bin_ = open_token_bin(task.packed, task.name)
+    if task.target.is_dir():
+        return len(bin_.tokens)
+    lines = _lines(task)
+    units = units_of(bin_, _as_lines(lines), task.level)
+    order = np.argsort(document_keys(task.seed, task.shard, units.number), kind="stable")
+    folder = task.target.with_name(f"{task.target.name}.part")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    try:
+        _write(folder, task, bin_, lines, units, order)
+    except OSError as error:
+        raise StorageError(f"{folder}: cannot be written: {error}") from error
+    os.rename(folder, task.target)
+    return len(bin_.tokens)
+
+
+def _lines(task: Scatter) -> pl.DataFrame:
+    columns = ["file", "start", "tokens", "row", "id", "offset"]
+    listed = pl.read_parquet(task.documents, columns=columns)
+    return listed.filter(pl.col("file") == bin_file(task.name)).drop("file").sort("start")
+
+
+def _as_lines(lines: pl.DataFrame) -> Lines:
+    return Lines(*(lines[name].to_numpy() for name in ("start", "tokens", "row", "offset")))
+
+
+def _write(
+    folder: Path,
+    task: Scatter,
+    bin_: TokenBin,
+    lines: pl.DataFrame,
+    units: Units,
+    order: np.ndarray,
+) -> None:
+    masked = _masked(bin_, units)
+    _write_tokens(folder / TOKENS, bin_.tokens, units, order, fill=task.pad_id or 0)
+    if bin_.loss is not None or units.filled.any():
+        loss = np.ones(0, np.uint8) if bin_.loss is None else bin_.loss
+        _write_tokens(folder / LOSS, loss, units, order, fill=0, missing=1)
+    line, entry = ranges(units.line, order), ranges(units.entry, order)
+    _moved_lines(lines, units, line).write_ipc(folder / LINES)
+    np.save(folder / ENDS, units.entry_end[entry])
+    if units.pieces is not None:
+        pieces = units.pieces[entry]
+        pieces["document"] += np.where(pieces["document"] < 0, 0, task.documents_before)
+        np.save(folder / PIECES, pieces)
+    np.save(folder / UNITS, _table(task, units, masked)[order])
+
+
+def _table(task: Scatter, units: Units, masked: np.ndarray) -> np.ndarray:
+    table: np.ndarray = np.zeros(len(units.number), UNIT)
+    table["key"] = document_keys(task.seed, task.shard, units.number)
+    table["tokens"], table["padding"] = units.held + units.filled, units.padding
+    table["lines"], table["entries"] = np.diff(units.line), np.diff(units.entry)
+    begun = np.concatenate(([0], np.cumsum(units.line_offset == 0)))
+    table["begun"], table["masked"] = begun[units.line[1:]] - begun[units.line[:-1]], masked
+    return table
+
+
+def _masked(bin_: TokenBin, units: Units) -> np.ndarray:
+    """Return which units have a token whose loss does not count."""
+    masked = units.padding > 0
+    if bin_.loss is not None and len(bin_.loss):
+        zeros = np.concatenate(([0], np.cumsum(bin_.loss == 0)))
+        masked |= zeros[units.start + units.held] > zeros[units.start]
+    return masked
+
+
+def _write_tokens(
+    path: Path,
+    values: np.ndarray,
+    units: Units,
+    order: np.ndarray,
+    *,
+    fill: int,
+    missing: int | None = None,
+) -> None:
+    """Write the values of units one after the other, and what fills them up.
+
+    `missing` stands for values where there are none.
+    """
+    starts, held, filled = (a[order].tolist() for a in (units.start, units.held, units.filled))
+    with path.open("wb", buffering=1 << 20) as file:
+        for start, count, more in zip(starts, held, filled, strict=True):
+            if missing is None or len(values):
+                file.write(values[start : start + count].data)
+            else:
+                file.write(np.full(count, missing, values.dtype).data)
+            if more:
+                file.write(np.full(more, fill, values.dtype).data)
+
+
+def _moved_lines(lines: pl.DataFrame, units: Units, line: np.ndarray) -> pl.DataFrame:
+    """Return the lines of units in their new order, each with its place in its unit."""
+    return lines[units.line_of[line]].select(
+        pl.Series("start", units.line_start[line]),
+        pl.Series("tokens", units.line_tokens[line]),
+        "row",
+        "id",
+        pl.Series("offset", units.line_offset[line]),
+    )
+
+
+def ranges(borders: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """Return what lies between borders, range by range in an order."""
+    counts = np.diff(borders)[order]
+    before = np.cumsum(counts) - counts
+    return np.repeat(borders[:-1][order] - before, counts) + np.arange(int(counts.sum()))

@@ -1,0 +1,257 @@
+"""The two-phase shuffle is one sort by keys, whatever the ranges, processes and crashes."""
+
+import dataclasses
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from corpus_platform.errors import StageFailed, StorageError
+from corpus_platform.formats.token_bin import TokenBin, open_token_bin
+from corpus_platform.formats.token_bin_writer import Policy
+from corpus_platform.formats.token_rows import row
+from corpus_platform.packing.shuffle import document_keys
+from corpus_platform.stages import shuffling
+from corpus_platform.stages.bins_writing import Batch, Packing, write_bins
+from corpus_platform.stages.shuffle_units import Level
+from corpus_platform.stages.shuffling import PackedShard, Shuffle, shuffle_split, write_lines
+from corpus_platform.tokenization.documents import EncodedDocuments
+
+POLICY = Policy(5_000, "5e" * 32, eos_id=0)
+ROWS = POLICY._replace(pad_id=1)
+NAMES = ["2026-40/a", "2026-40/b", "2026-44/c"]
+Document = tuple[str, int, tuple[int, ...], tuple[int, ...]]  # shard, row, tokens, mask
+
+
+def _corpus(seed: int = 3) -> dict[str, list[np.ndarray]]:
+    """Return documents of three shards, of ids that differ within 4,000 tokens; one is longer."""
+    random = np.random.default_rng(seed)
+    corpus, first = {}, 0
+    for name, count in zip(NAMES, (40, 0, 25), strict=True):
+        documents = []
+        for number in range(count):
+            length = 300 if number == 7 else int(random.integers(1, 60))
+            documents.append((np.arange(first, first + length) % 4_000 + 2).astype(np.uint32))
+            first += length
+        corpus[name] = documents
+    return corpus
+
+
+def _pack(
+    folder: Path,
+    corpus: dict[str, list[np.ndarray]],
+    *,
+    packing: Packing = Packing("concat", None, None),  # noqa: B008 - never changed
+    policy: Policy = POLICY,
+) -> list[PackedShard]:
+    packed = []
+    for shard, documents in corpus.items():
+        home = folder / shard.replace("/", "-")
+        home.mkdir(parents=True)
+        rows = np.arange(len(documents))
+        columns = pa.record_batch(
+            {"id": pa.array([f"d{r}" for r in rows], pa.string()), "lang": pa.nulls(len(rows), pa.string())}
+        )  # fmt: skip
+        flat = np.concatenate([np.zeros(0, np.uint32), *documents])
+        ends = np.cumsum([len(d) for d in documents], dtype=np.int64)
+        # The documents with an even row have a token in their middle that does not count.
+        loss = np.ones(len(flat), np.bool_)
+        loss[
+            [int(e) - 1 - len(d) // 2 for e, d in list(zip(ends, documents, strict=True))[::2]]
+        ] = 0
+        table = write_bins(
+            home,
+            shard,
+            [Batch(rows, np.zeros(len(rows), np.bool_), columns)] if len(rows) else [],
+            encode=lambda _, f=flat, e=ends, m=loss: EncodedDocuments(f, e, m),
+            policy=policy,
+            packing=packing,
+        )
+        pq.write_table(table, home / "documents.parquet")
+        packed.append(PackedShard(shard, home, home / "documents.parquet"))
+    return packed
+
+
+def _how(scratch: Path, unit: str = "documents", tokens: int = 0, **changes: int) -> Shuffle:
+    scratch.mkdir(parents=True, exist_ok=True)
+    usual = Shuffle(42, Level(unit, tokens), 700, 1, 1 << 30, 1, scratch)  # ty: ignore[invalid-argument-type]
+    return dataclasses.replace(usual, **changes)
+
+
+def _shuffle(folder: Path, shards: Sequence[PackedShard], how: Shuffle) -> pl.DataFrame:
+    folder.mkdir(exist_ok=True)
+    found = shuffle_split(folder, "train", shards, how, lambda _: None)
+    write_lines(folder / "documents.parquet", found.lines)
+    return pl.read_parquet(folder / "documents.parquet")
+
+
+def _hashes(folder: Path) -> dict[str, str]:
+    return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in sorted(folder.iterdir())}
+
+
+def _documents(folder: Path, listed: pl.DataFrame) -> list[Document]:
+    """Return every line of a table with its tokens and their mask, by numpy alone."""
+    found = []
+    for file, start, count, shard, number in listed.select("file", "start", "tokens", "shard", "row").iter_rows():  # fmt: skip
+        tokens = np.fromfile(folder / file, "<u2")[start : start + count]
+        mask = (folder / file).with_suffix(".loss")
+        loss = np.fromfile(mask, "u1") if mask.exists() else np.ones(10**6, np.uint8)
+        found.append(
+            (shard, number, tuple(tokens.tolist()), tuple(loss[start : start + count].tolist()))
+        )
+    return found  # fmt: skip
+
+
+def _wanted(shards: Sequence[PackedShard]) -> list[Document]:
+    """Sort all documents by their keys, in memory: the slow obvious version."""
+    keyed = []
+    for number, shard in enumerate(shards):
+        listed = pl.read_parquet(shard.documents)
+        keys = document_keys(42, shard.name, listed["row"].to_numpy()).tolist()
+        for key, document in zip(keys, _documents(shard.folder, listed), strict=True):
+            keyed.append((key, number, document))
+    return [document for *_, document in sorted(keyed)]
+
+
+def test_documents_come_in_the_order_of_their_keys_with_their_masks(tmp_path: Path) -> None:
+    shards = _pack(tmp_path / "packed", _corpus())
+    listed = _shuffle(tmp_path / "out", shards, _how(tmp_path / "s"))
+    assert _documents(tmp_path / "out", listed) == _wanted(shards)
+    assert listed["file"].n_unique() > 2
+    for name in listed["file"].unique().to_list():
+        bin_ = open_token_bin(tmp_path / "out", name.removesuffix(".bin"))
+        part = listed.filter(pl.col("file") == name)
+        assert bin_.ends.tolist() == (part["start"] + part["tokens"]).to_list()
+
+
+CASES = [
+    ("documents", 0, Packing("concat", None, None), POLICY),
+    ("chunks", 100, Packing("concat", None, None), POLICY),
+    ("windows", 33, Packing("concat", None, None), POLICY),
+    ("documents", 0, Packing("best_fit", 64, None), ROWS),
+]
+
+
+@pytest.mark.parametrize(("unit", "tokens", "packing", "policy"), CASES)
+def test_neither_ranges_nor_processes_nor_what_is_there_already_change_a_byte(
+    unit: str, tokens: int, packing: Packing, policy: Policy, tmp_path: Path
+) -> None:
+    shards = _pack(tmp_path / "packed", _corpus(), packing=packing, policy=policy)
+    _shuffle(tmp_path / "one", shards, _how(tmp_path / "s1", unit, tokens))
+    _shuffle(tmp_path / "many", shards, _how(tmp_path / "s2", unit, tokens, bucket_bytes=64))
+    _shuffle(tmp_path / "again", shards, _how(tmp_path / "s2", unit, tokens, bucket_bytes=1000))
+    assert _hashes(tmp_path / "one") == _hashes(tmp_path / "many") == _hashes(tmp_path / "again")
+
+
+def test_several_processes_write_the_same_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shards = _pack(tmp_path / "packed", _corpus())
+    _shuffle(tmp_path / "one", shards, _how(tmp_path / "s1"))
+    monkeypatch.setattr(shuffling, "SHARE_TOKENS", 1)
+    _shuffle(tmp_path / "two", shards, _how(tmp_path / "s2", workers=2, bucket_bytes=500))
+    assert _hashes(tmp_path / "one") == _hashes(tmp_path / "two")
+
+
+def _pieces(folder: Path, listed: pl.DataFrame) -> dict[tuple[str, int], tuple]:
+    whole: dict[tuple[str, int], tuple] = {}
+    ordered = listed.sort("shard", "row", "offset")
+    for shard, number, tokens, mask in _documents(folder, ordered):
+        before = whole.get((shard, number), ((), ()))
+        whole[shard, number] = (before[0] + tokens, before[1] + mask)
+    return whole
+
+
+@pytest.mark.parametrize(("unit", "tokens", "packing", "policy"), CASES)
+def test_every_document_is_there_once_and_whole(
+    unit: str, tokens: int, packing: Packing, policy: Policy, tmp_path: Path
+) -> None:
+    shards = _pack(tmp_path / "packed", _corpus(), packing=packing, policy=policy)
+    listed = _shuffle(tmp_path / "out", shards, _how(tmp_path / "s", unit, tokens))
+    packed = {}
+    for shard in shards:
+        packed |= _pieces(shard.folder, pl.read_parquet(shard.documents))
+    assert _pieces(tmp_path / "out", listed) == packed
+    assert len(packed) == 65
+
+
+def test_blocks_hold_neighbours_and_keep_the_last_of_a_shard(tmp_path: Path) -> None:
+    shards = _pack(tmp_path / "packed", _corpus())
+    listed = _shuffle(tmp_path / "out", shards, _how(tmp_path / "s", "chunks", 100))
+    following = (listed["row"].diff() == 1) & (listed["shard"] == listed["shard"].shift())
+    assert 30 < following.sum() < 60  # alone they would be about one
+    assert len(listed) == 65
+
+
+def _windows(folder: Path) -> list[TokenBin]:
+    return [open_token_bin(folder, p.stem) for p in sorted(folder.glob("train-*.json"))]
+
+
+def test_windows_are_rows_of_the_stream_and_only_the_last_of_a_shard_is_filled_up(
+    tmp_path: Path,
+) -> None:
+    shards = _pack(tmp_path / "packed", _corpus())
+    _shuffle(tmp_path / "out", shards, _how(tmp_path / "s", "windows", 33))
+    streams = [np.fromfile(s.folder / "train.bin", "<u2").tolist() for s in shards]
+    wanted = [tuple((s + [1] * 32)[a : a + 33]) for s in streams for a in range(0, len(s), 33)]
+    rows = [row(bin_, i) for bin_ in _windows(tmp_path / "out") for i in range(bin_.header.rows)]
+    assert sorted(tuple(r.tokens.tolist()) for r in rows) == sorted(wanted)
+    assert [tuple(r.tokens.tolist()) for r in rows] != wanted
+    filled = [r for r in rows if r.padding.any()]
+    assert len(filled) == sum(len(s) % 33 > 0 for s in streams)
+    for one in rows:
+        assert not one.loss[one.padding].any()
+        assert [o for o in one.offset.tolist()[1:] if o] == []  # only a first piece goes on
+
+
+def test_a_new_shard_only_inserts_documents(tmp_path: Path) -> None:
+    corpus = _corpus()
+    before = _shuffle(
+        tmp_path / "old", _pack(tmp_path / "p1", dict(list(corpus.items())[:2])), _how(tmp_path / "s1")
+    )  # fmt: skip
+    after = _shuffle(tmp_path / "new", _pack(tmp_path / "p2", corpus), _how(tmp_path / "s2"))
+    old = after.filter(pl.col("shard") != NAMES[2])
+    assert old.select("shard", "row").rows() == before.select("shard", "row").rows()
+
+
+def test_a_corpus_without_a_document_has_one_empty_file(tmp_path: Path) -> None:
+    shards = _pack(tmp_path / "packed", {NAMES[0]: [], NAMES[1]: []})
+    listed = _shuffle(tmp_path / "out", shards, _how(tmp_path / "s"))
+    assert len(listed) == 0
+    assert (tmp_path / "out" / "train-00000.bin").stat().st_size == 0
+    assert len(open_token_bin(tmp_path / "out", "train-00000")) == 0
+
+
+def test_a_document_longer_than_a_file_gets_its_own_and_is_counted(tmp_path: Path) -> None:
+    shards = _pack(tmp_path / "packed", _corpus())
+    how = _how(tmp_path / "s", max_tokens_per_file=200)
+    (tmp_path / "out").mkdir()
+    found = shuffle_split(tmp_path / "out", "train", shards, how, lambda _: None)
+    sizes = [header.tokens for header in found.headers.values()]
+    assert found.oversized == 2  # one a shard, of 301 tokens
+    assert sorted(sizes)[-3:] == [sorted(sizes)[-3], 301, 301]
+    assert sorted(sizes)[-3] <= 200
+
+
+def test_shards_of_two_ways_of_packing_are_refused_by_name(tmp_path: Path) -> None:
+    corpus = _corpus()
+    stream = _pack(tmp_path / "a", {NAMES[0]: corpus[NAMES[0]]})
+    rows = _pack(
+        tmp_path / "b", {NAMES[2]: corpus[NAMES[2]]}, packing=Packing("pad", 64, None), policy=ROWS
+    )
+    with pytest.raises(StageFailed, match=r"2026-44/c is packed as .*; one release has"):
+        _shuffle(tmp_path / "out", [*stream, *rows], _how(tmp_path / "s"))
+
+
+def test_what_lies_between_the_passes_and_was_cut_is_named(tmp_path: Path) -> None:
+    shards, how = _pack(tmp_path / "packed", _corpus()), _how(tmp_path / "s")
+    _shuffle(tmp_path / "out", shards, how)
+    path = tmp_path / "s" / "train-000002" / "tokens"
+    path.write_bytes(path.read_bytes()[:-2])
+    with pytest.raises(StorageError, match=r"train-000002/tokens: it ends at byte \d+; remove it"):
+        _shuffle(tmp_path / "again", shards, how)
