@@ -167,7 +167,7 @@ class _Plan(NamedTuple):
     units: np.ndarray  # [shard, range]: where the units of a range begin
     runs: list[list[Run]]
     placement: Placement
-    masked: list[bool]
+    masked: list[int]  # units that have a mask
     documents: list[int]
     padding: list[int]
 
@@ -178,7 +178,7 @@ def _plan(tasks: Sequence[Scatter], how: Shuffle) -> _Plan:
     borders = bucket_borders(_bits(folders, how.bucket_bytes))
     units = np.array([bucket_units(folder, borders) for folder in folders])
     placement, runs = Placement(how.max_tokens_per_file), []
-    plan = _Plan(units, runs, placement, [False], [0], [0])
+    plan = _Plan(units, runs, placement, [0], [0], [0])
     for number in range(len(borders)):
         records = sorted_units(folders, units[:, number].tolist(), units[:, number + 1].tolist())
         placed = placement.place(records["tokens"], records["entries"])
@@ -191,8 +191,8 @@ def _plan(tasks: Sequence[Scatter], how: Shuffle) -> _Plan:
 def _count(plan: _Plan, run: Run, records: np.ndarray) -> None:
     """Add what a run puts into a file."""
     for totals in (plan.masked, plan.documents, plan.padding):
-        totals += [type(totals[0])(0)] * (run.file + 1 - len(totals))
-    plan.masked[run.file] |= bool(records["masked"].any())
+        totals += [0] * (run.file + 1 - len(totals))
+    plan.masked[run.file] += int(records["masked"].sum())
     plan.documents[run.file] += int(records["begun"].sum())
     plan.padding[run.file] += int(records["padding"].sum())
 
