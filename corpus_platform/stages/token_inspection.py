@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from corpus_platform.errors import SettingsError
 from corpus_platform.formats.token_bin import Header
 from corpus_platform.formats.token_file import TokenFile, faults
 from corpus_platform.stages.export_blocks import BLOCK, Span, first_difference
@@ -91,8 +92,13 @@ def inspect_tokens(
     lies beside and that the file names.
     """
     file = subject.open()
-    beside = tokenizer or subject.tokenizer or tokenizer_beside(file)
-    encoder = None if beside is None else load_tokenizer(beside)
+    encoder = None if tokenizer is None else load_tokenizer(tokenizer)
+    unreadable = list[str]()
+    if encoder is None and (beside := subject.tokenizer or tokenizer_beside(file)) is not None:
+        try:
+            encoder = load_tokenizer(beside)
+        except (SettingsError, OSError) as error:
+            unreadable.append(f"{beside}: {error}")
     limit = vocab_size or (encoder.vocab_size if encoder else None) or subject.vocab_size
     found = TokenInspection(
         str(subject.path),
@@ -106,7 +112,8 @@ def inspect_tokens(
     )
     found.eos_id, found.eos_by = _end_token(file, subject, encoder)
     _count(found, file, progress)
-    found.faults = faults(file, vocab_size=limit) + _contradictions(found, file, encoder)
+    found.faults = unreadable + faults(file, vocab_size=limit)
+    found.faults += _contradictions(found, file, encoder)
     if encoder is not None and not found.faults:
         found.beginnings = list(_beginnings(file, found.eos_id, encoder))
     return found

@@ -1,0 +1,64 @@
+"""Tests of what `corpus export` prints."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from corpus_platform import console_export
+from corpus_platform.console_export import ExportView, export_lines, validation_lines
+from corpus_platform.stages.export_formats import Lost
+from corpus_platform.stages.export_target import ExportedFile
+from corpus_platform.stages.exporting import ExportReport
+
+FILES = (
+    ExportedFile("tokenizer.json", 1000, "a"),
+    ExportedFile("train.bin", 4000, "b", "train", 2000, 30),
+)
+
+
+def _report(written: int) -> ExportReport:
+    lost = (Lost("padding", "5 tokens of it", True), Lost("header", "in export.json"))
+    return ExportReport("7e19", "nanogpt", "/out", FILES, written, lost, ("read it so",))
+
+
+def test_the_lines_say_what_was_made_lost_and_is_to_be_known() -> None:
+    assert list(export_lines(_report(1))) == [
+        "release 7e19 as nanogpt in /out: 1 files written and read again, 1 were there before",
+        "2,000 tokens, 30 documents, 5.0 kB",
+        "lost, as accepted: padding: 5 tokens of it",
+        "not held: header: in export.json",
+        "note: read it so",
+    ]
+    assert next(export_lines(_report(0))) == "nothing to do: release 7e19 as nanogpt in /out is finished"  # fmt: skip
+
+
+def test_faults_come_before_their_sum() -> None:
+    lines = list(validation_lines(3, ["a: is cut", "b: is gone"]))
+    assert lines == ["a: is cut", "b: is gone", "3 files validated, 2 not as recorded"]
+
+
+def test_where_there_is_no_terminal_a_line_comes_now_and_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    out = io.StringIO()
+    now = [100.0]
+    monkeypatch.setattr(console_export.time, "monotonic", lambda: now[0])
+    with ExportView(Console(file=out, width=100)) as view:
+        view.progressed("writing a.bin", 1, 10)
+        now[0] += 31
+        view.progressed("writing b.bin", 5, 10)
+        view.progressed("writing c.bin", 6, 10)
+        view.waiting("process 7 on host")
+    assert out.getvalue().splitlines() == [
+        "  50%, writing b.bin",
+        "another export to the same place is at work (process 7 on host); waiting for it to end",
+    ]
+
+
+def test_on_a_terminal_a_bar_is_drawn() -> None:
+    out = io.StringIO()
+    with ExportView(Console(file=out, width=100, force_terminal=True)) as view:
+        view.hashed(500, 1000)
+    assert "hashed 500 bytes of 1.0 kB" in out.getvalue()
+    assert "50%" in out.getvalue()
