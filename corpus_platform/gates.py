@@ -298,6 +298,18 @@ def _utilisation(numbers: Numbers, checks: ChecksSettings) -> Finding:
     )
 
 
+def _order(numbers: Numbers, _: ChecksSettings) -> Finding:
+    """Hold two statistics of an order against those of random ones."""
+    value, units = numbers["order_sigmas"], numbers["order_units"]
+    reason = (
+        f"the order of {units:,.0f} units is {value:.2f} standard errors off a random one, limit"
+        f" {SIGMAS:g}: rank correlation {numbers['rank_correlation']:+.4f},"
+        f" {numbers['same_shard_neighbours']:,.0f} neighbours of one shard,"
+        f" {numbers['same_shard_neighbours_expected']:,.0f} expected"
+    )
+    return Finding("order", value <= SIGMAS, reason, value=value, limit=SIGMAS)
+
+
 def _windows(numbers: Numbers, _: ChecksSettings) -> Finding:
     """Warn: a training run cannot take one sequence out of such a file."""
     count, files, length = (
@@ -604,6 +616,17 @@ GATES: dict[str, tuple[Gate, ...]] = {
             "tokens_unaccounted",
             "tokens are not accounted for",
             "Tokens of the release = tokens of the packed bins.",
+        ),
+        Gate(
+            "order",
+            "The order has nothing to do with the one before: rank correlation, and neighbours of one shard.",
+            _order,
+        ),
+        _zero(
+            "decodes",
+            "undecodable",
+            "documents at ten random positions do not decode to their text",
+            "What stands at ten random positions decodes to the text of the document that is named.",
         ),
         Gate(
             "windows",

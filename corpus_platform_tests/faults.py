@@ -463,6 +463,22 @@ def _validation_listed_in_train(folder: Path) -> None:
     _alter(folder / "documents.parquet", move)
 
 
+def _in_source_order(folder: Path) -> None:
+    """List the documents of the train file as if they lay there as in their shards."""
+
+    def sort(rows: pl.DataFrame) -> pl.DataFrame:
+        train = rows.filter(pl.col("file") == "train-00000.bin").sort("shard", "row")
+        train = train.with_columns(start=pl.col("tokens").cum_sum() - pl.col("tokens"))
+        return pl.concat([train, rows.filter(pl.col("file") != "train-00000.bin")])
+
+    _alter(folder / "documents.parquet", sort)
+
+
+def _all_other_words(tokens: np.ndarray, ends: np.ndarray) -> None:
+    del ends
+    tokens[:] = tokens[::-1].copy()
+
+
 def _other_tokenizer(folder: Path) -> None:
     path = folder / "tokenizer.json"
     path.write_bytes(path.read_bytes() + b"\n")
@@ -559,4 +575,6 @@ FAULTS = [
     Fault("shuffled_bins", "sha256", _in_tokens(RELEASE, _other_words)),
     Fault("shuffled_bins", "sha256", _other_tokenizer),
     Fault("shuffled_bins", "tokens", _resealed(RELEASE, _document_more)),
+    Fault("shuffled_bins", "order", _in_source_order),
+    Fault("shuffled_bins", "decodes", _in_tokens(RELEASE, _all_other_words)),
 ]

@@ -255,6 +255,14 @@ class TokenBin:
         start = int(self.ends[i - 1]) if i else 0
         return self.tokens[start : int(self.ends[i])]
 
+    def forget(self) -> None:
+        """Give back the memory of what has been read: pages of a map count until then."""
+        for values in (self.tokens, self.ends, self.loss, self.pieces):
+            if isinstance(values, np.ndarray) and isinstance(values.base, memoryview):
+                mapped = values.base.obj
+                if isinstance(mapped, mmap.mmap):
+                    mapped.madvise(mmap.MADV_DONTNEED)
+
     def _collected(self, number: int) -> np.ndarray:
         assert self.pieces is not None
         found = np.flatnonzero(self.pieces["document"] == number)

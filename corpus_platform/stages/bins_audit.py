@@ -49,6 +49,7 @@ def measure_bin(folder: Path, name: str, listed: pl.DataFrame, policy: Policy) -
     counts: Counter[str] = Counter(index_faults=entries.faults)
     for start in range(0, len(bin_.tokens), BLOCK_TOKENS):
         counts.update(_measure_block(bin_, policy, entries, start))
+        bin_.forget()
     placed = len(bin_.tokens) - counts["padding_tokens"]
     counts["tokens_unaccounted"] = abs(placed - int(lines["tokens"].sum())) + abs(
         bin_.header.padding - counts["padding_tokens"]

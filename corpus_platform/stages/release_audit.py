@@ -17,6 +17,8 @@ from corpus_platform.formats.token_windows import told_windows
 from corpus_platform.stages.bins_writing import BIN_NAMES, bin_file
 from corpus_platform.stages.packed_bins import PACKED_DOCUMENTS
 from corpus_platform.stages.project import Project
+from corpus_platform.stages.release_order import order_numbers
+from corpus_platform.stages.release_sample import undecodable
 from corpus_platform.stages.tokenizer import TOKENIZER_FILE
 from corpus_platform.stages.uncleared import may_be_left_out
 from corpus_platform.storage.files import file_sha256
@@ -36,6 +38,7 @@ FOUND = {
     "mask": pl.UInt64,  # hash of the mask, 0 where all tokens count
 }
 BLOCK_TOKENS = 1 << 22
+FORGOTTEN_AFTER = 1 << 14  # documents
 FOREIGN = -1  # number of a shard that the ledger does not name
 
 
@@ -63,6 +66,8 @@ def measure_release(
         "shards_left_out": len(left_out.union(ledger["excluded"])),
         "shards": len(ledger["shards"]),
     }
+    numbers |= _order(project, documents, bins, ledger["shards"])
+    numbers["undecodable"] = undecodable(project, bins, documents)
     length = project.settings.pack.sequence_length
     numbers |= {"sequence_length": length, **_windows(bins, length)}
     for split, name in BIN_NAMES.items():
@@ -76,6 +81,21 @@ def _padding(bin_: TokenBin) -> int:
     """Return how many tokens of a bin lie in pieces that are padding."""
     lengths = np.diff(bin_.ends.astype(np.int64), prepend=0)
     return 0 if bin_.pieces is None else int(lengths[bin_.pieces["document"] < 0].sum())
+
+
+def _order(
+    project: Project, documents: pl.DataFrame, bins: Mapping[str, TokenBin], shards: Sequence[str]
+) -> dict[str, float]:
+    """Return how random the order of the train files is."""
+    shuffle, train = project.settings.shuffle, pl.col("file").str.starts_with("train-")
+    lines = documents.filter(train & (pl.col("tokens") > 0)).sort("file", "start")
+    numbers = {shard: number for number, shard in enumerate(shards)}
+    number = pl.col("shard").replace_strict(numbers, default=FOREIGN, return_dtype=pl.Int32)
+    return order_numbers(
+        lines.with_columns(number),
+        row_tokens=next(iter(bins.values())).header.row_tokens if bins else None,
+        chunk_tokens=shuffle.chunk_tokens if shuffle.unit == "chunks" else 0,
+    )
 
 
 def _windows(bins: Mapping[str, TokenBin], length: int) -> dict[str, float]:
@@ -93,11 +113,11 @@ def _windows(bins: Mapping[str, TokenBin], length: int) -> dict[str, float]:
 
 
 def _eos_count(bin_: TokenBin) -> int:
-    blocks = range(0, len(bin_.tokens), BLOCK_TOKENS)
-    eos = bin_.header.eos_id
-    if eos is None:
-        return 0
-    return sum(int(np.count_nonzero(bin_.tokens[b : b + BLOCK_TOKENS] == eos)) for b in blocks)
+    count, eos = 0, bin_.header.eos_id
+    for start in range(0, 0 if eos is None else len(bin_.tokens), BLOCK_TOKENS):
+        count += int(np.count_nonzero(bin_.tokens[start : start + BLOCK_TOKENS] == eos))
+        bin_.forget()
+    return count
 
 
 def _kind(base: str) -> str:
@@ -186,6 +206,8 @@ def _hashed(bin_: TokenBin, kind: str, lines: pl.DataFrame) -> pl.DataFrame:
     tokens[:count] = (ends - starts)[:count]
     hashes, masks = bytearray(16 * len(lines)), np.zeros(len(lines), np.uint64)
     for i in range(len(lines)):
+        if i % FORGOTTEN_AFTER == 0:
+            bin_.forget()
         place = slice(int(starts[i]), int(ends[i])) if i < count else slice(0)
         hashes[16 * i : 16 * i + 16] = xxhash.xxh3_128_digest(bin_.tokens[place].tobytes())
         if bin_.loss is not None and not bin_.loss[place].all():
