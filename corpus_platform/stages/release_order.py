@@ -41,7 +41,11 @@ def _units(lines: pl.DataFrame, row_tokens: int | None, chunk_tokens: int) -> pl
         for part in placed.partition_by("shard", maintain_order=True)
     ]
     placed = placed.with_columns(block=pl.Series(np.concatenate([np.zeros(0, np.int64), *block])))
-    return placed.unique(["shard", "block"], keep="first", maintain_order=True).sort("place")
+    return (
+        placed.unique(["shard", "block"], keep="first", maintain_order=True)
+        .sort("place")
+        .drop("place")
+    )
 
 
 def _judged(units: pl.DataFrame) -> Randomness:
