@@ -35,7 +35,7 @@ from corpus_platform.stages.shuffle_scatter import TOKENS, Scatter, scatter
 from corpus_platform.stages.shuffle_units import Level
 from corpus_platform.stages.tables import TableWriter
 
-__all__ = ["PackedShard", "Shuffle", "Shuffled", "shuffle_split", "write_lines"]
+__all__ = ["PackedShard", "Shuffle", "Shuffled", "scatters", "shuffle_split", "write_lines"]
 
 MAX_BITS = 12
 GROUP_ROWS = 1 << 16  # of the table of documents, however the ranges are cut
@@ -85,7 +85,7 @@ def shuffle_split(
     headers = [Header.read(shard.folder / f"{name}.json") for shard in shards]
     policy, row_tokens = _common(shards, headers, how)
     workers = worth(how.workers, sum(h.tokens for h in headers), share=SHARE_TOKENS)
-    tasks = _scatters(name, shards, headers, how)
+    tasks = scatters(name, shards, how)
     for tokens in map_pieces(scatter, tasks, workers=workers):
         told(tokens)
     return _gathered(folder, name, tasks, policy, row_tokens, how, workers, told)
@@ -108,9 +108,9 @@ def _common(
     return policy, row_tokens
 
 
-def _scatters(
-    name: str, shards: Sequence[PackedShard], headers: Sequence[Header], how: Shuffle
-) -> list[Scatter]:
+def scatters(name: str, shards: Sequence[PackedShard], how: Shuffle) -> list[Scatter]:
+    """Return what the first pass has to do, shard by shard."""
+    headers = [Header.read(shard.folder / f"{name}.json") for shard in shards]
     before = np.cumsum([0, *(header.documents for header in headers)]).tolist()
     return [
         Scatter(
