@@ -33,7 +33,12 @@ from corpus_platform.formats.shard import read_shard
 from corpus_platform.stages.encoding import Encode, Encoding, encode_shard
 from corpus_platform.stages.fast_engine import FAST, REFERENCE
 from corpus_platform.stages.tables import read_batches
-from corpus_platform.tokenization.encoder import load_encoder, take_threads
+from corpus_platform.tokenization.encoder import (
+    HuggingFaceEncoder,
+    load_encoder,
+    read_tokenizer,
+    take_threads,
+)
 from corpus_platform.tokenization.exactness import sweep
 from corpus_platform.tokenization.fast import load_fast
 from corpus_platform.tokenization.training import tokenizer_bytes, train
@@ -91,8 +96,9 @@ def _compare(folder: Path, asked: argparse.Namespace) -> None:
     print(f"{len(texts)} documents, {size:.1f} MB of text")
     reference = load_encoder(data, eos_token=EOS)
     fast = Encoding(load_fast(data, reference), reference, FAST)
+    alone = HuggingFaceEncoder(read_tokenizer(data), fingerprint=reference.fingerprint)
     start = time.process_time()
-    found = sweep(reference, fast.encoder, documents=texts[:200], progress=lambda *_: None)
+    found = sweep(alone, fast.encoder, documents=texts[:200], progress=lambda *_: None)
     print(f"sweep: {time.process_time() - start:.1f} s, first difference: {found}")
     ours = min(_ours(folder, "fast", fast, len(texts)) for _ in range(asked.rounds))
     plain = _ours(folder, "reference", Encoding(reference, reference, REFERENCE), len(texts))

@@ -150,7 +150,7 @@ def with_engine(
         if choice == "auto" and read_if_there(record) is None and not is_worth(project, asked):
             return plain
         engine = load_fast(data, reference)
-        refusal = refusal_of(project, record, reference, engine, keep=keep, progress=progress)
+        refusal = refusal_of(project, record, data, engine, keep=keep, progress=progress)
     except MissingExtra:
         if choice == FAST:
             raise

@@ -16,8 +16,9 @@ from corpus_platform.stages.project import Progress, Project
 from corpus_platform.stages.tables import read_batches
 from corpus_platform.storage.artifacts import Artifact
 from corpus_platform.storage.files import publish_bytes, read_if_there
-from corpus_platform.tokenization.encoder import Encoder, HuggingFaceEncoder
+from corpus_platform.tokenization.encoder import Encoder, HuggingFaceEncoder, read_tokenizer
 from corpus_platform.tokenization.exactness import VERSION, sweep
+from corpus_platform.tokenization.training import fingerprint
 
 __all__ = ["FAST", "REFERENCE", "is_worth", "record_path", "refusal_of", "retire"]
 
@@ -48,7 +49,7 @@ def is_worth(project: Project, shards: Sequence[str]) -> bool:
 def refusal_of(
     project: Project,
     path: Path,
-    reference: HuggingFaceEncoder,
+    data: bytes,
     engine: Encoder,
     *,
     keep: bool,
@@ -58,11 +59,11 @@ def refusal_of(
     if (known := _known(path)) is not None:
         return known[1]
     if not keep:
-        return _found(project, reference, engine, progress)[1]
+        return _found(project, data, engine, progress)[1]
     with project.store.lease("engines", path.stem):
         if (known := _known(path)) is not None:
             return known[1]
-        texts, refusal = _found(project, reference, engine, progress)
+        texts, refusal = _found(project, data, engine, progress)
         publish_bytes(path, _record(path, texts, refusal))
     if refusal is not None:
         _log.warning("fastokens is not used for this tokenizer, see %s: %s", path, refusal)
@@ -76,7 +77,7 @@ def retire(path: Path, difference: str) -> None:
 
 
 def _found(
-    project: Project, reference: HuggingFaceEncoder, engine: Encoder, progress: Progress
+    project: Project, data: bytes, engine: Encoder, progress: Progress
 ) -> tuple[int, str | None]:
     """Return how many texts were compared, and the first difference in words."""
     done = 0
@@ -87,6 +88,9 @@ def _found(
         progress(now, total)
 
     documents = [*_documents(project)]
+    # One of its own: it remembers the first 10,000 words that it meets, and those of the sweep are
+    # of no use to texts.
+    reference = HuggingFaceEncoder(read_tokenizer(data), fingerprint=fingerprint(data))
     found = sweep(reference, engine, documents=documents, progress=progressed)
     return done, None if found is None else str(found)
 
