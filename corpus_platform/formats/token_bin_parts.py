@@ -8,9 +8,10 @@ hashes and NAME.json when all parts are there.
 import contextlib
 import hashlib
 import os
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,10 +25,18 @@ from corpus_platform.formats.token_bin import (
 )
 from corpus_platform.formats.token_bin_writer import Policy
 
-__all__ = ["TokenBinParts"]
+__all__ = ["Slices", "TokenBinParts", "write_slices"]
 
 _BUFFERS = 1024  # that one call of the system writes; IOV_MAX of Linux
 _BLOCK = 1 << 20
+
+
+class Slices(NamedTuple):
+    """Slices of an array, in an order."""
+
+    of: np.ndarray
+    starts: np.ndarray
+    lengths: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -52,24 +61,25 @@ class TokenBinParts:
         self,
         token: int,
         entry: int,
-        tokens: Sequence[np.ndarray],
+        tokens: Slices,
         ends: np.ndarray,
         *,
-        loss: Sequence[np.ndarray] | None = None,
+        loss: np.ndarray | None = None,
         pieces: np.ndarray | None = None,
     ) -> None:
-        """Write arrays of ids back to back from a token on, and the index from an entry on.
+        """Write slices of ids back to back from a token on, and the index from an entry on.
 
-        `ends` count from the first of these tokens; `loss` has an array of bytes for each of ids.
+        `ends` count from the first of these tokens; `loss` has a byte for each id of the array that
+        is sliced, None where all count.
         """
-        dtype = id_dtype(self.policy.vocab_size)
-        self._put("bin", token * dtype.itemsize, tokens)
-        self._put("index", entry * INDEX_DTYPE.itemsize, [(ends + token).astype(INDEX_DTYPE)])
+        self._put("bin", token, tokens)
+        self._put("index", entry, _whole((ends + token).astype(INDEX_DTYPE)))
         if self.masked:
-            masks = [np.ones(len(a), np.uint8) for a in tokens] if loss is None else loss
+            count = int(tokens.lengths.sum())
+            masks = _whole(np.ones(count, np.uint8)) if loss is None else tokens._replace(of=loss)
             self._put("loss", token, masks)
         if pieces is not None:
-            self._put("pieces", entry * PIECE_DTYPE.itemsize, [pieces])
+            self._put("pieces", entry, _whole(pieces))
 
     def seal(self, *, documents: int, padding: int) -> Header:
         """Hash the files, write NAME.json and return what it says."""
@@ -106,31 +116,44 @@ class TokenBinParts:
             sizes["pieces"] = self.entries * PIECE_DTYPE.itemsize
         return {self._path(end): size for end, size in sizes.items()}
 
-    def _put(self, end: str, offset: int, arrays: Sequence[np.ndarray]) -> None:
-        """Write arrays one after the other from a byte on."""
+    def _put(self, end: str, place: int, slices: Slices) -> None:
+        """Write slices one after the other from a value on."""
         path = self._path(end)
         with _told(path):
             descriptor = os.open(path, os.O_WRONLY)
             try:
-                for first in range(0, len(arrays), _BUFFERS):
-                    buffers = [
-                        a.view(np.uint8).data for a in arrays[first : first + _BUFFERS] if len(a)
-                    ]
-                    offset = _write_all(descriptor, buffers, offset)
+                write_slices(descriptor, slices, place * slices.of.itemsize)
             finally:
                 os.close(descriptor)
 
 
-def _write_all(descriptor: int, buffers: list[memoryview], offset: int) -> int:
-    """Write buffers at an offset, however little a call takes; return the offset after them."""
-    while buffers:
+def _whole(values: np.ndarray) -> Slices:
+    return Slices(values, np.zeros(1, np.int64), np.array([len(values)]))
+
+
+def write_slices(descriptor: int, slices: Slices, offset: int) -> None:
+    """Write slices of an array one after the other from a byte of a file on, without a copy."""
+    if not len(slices.of):
+        return  # an empty array has no memory to show
+    size = slices.of.itemsize
+    view = memoryview(np.ascontiguousarray(slices.of).view(np.uint8))
+    begins = (slices.starts * size).tolist()
+    ends = ((slices.starts + slices.lengths) * size).tolist()
+    for first in range(0, len(begins), _BUFFERS):
+        part = slice(first, first + _BUFFERS)
+        buffers = [view[a:b] for a, b in zip(begins[part], ends[part], strict=True)]
+        count = sum(ends[part]) - sum(begins[part])
         written = os.pwritev(descriptor, buffers, offset)
-        offset += written
-        while buffers and written >= len(buffers[0]):
-            written -= len(buffers.pop(0))
-        if written:
-            buffers[0] = buffers[0][written:]
-    return offset
+        if written < count:
+            _write_rest(descriptor, b"".join(buffers)[written:], offset + written)
+        offset += count
+
+
+def _write_rest(descriptor: int, rest: bytes, offset: int) -> None:
+    """Write what one call of the system did not take."""
+    while rest:
+        written = os.pwrite(descriptor, rest, offset)
+        rest, offset = rest[written:], offset + written
 
 
 def _hashed(path: Path) -> Hashed:

@@ -14,7 +14,7 @@ import polars as pl
 
 from corpus_platform.errors import StageFailed, StorageError
 from corpus_platform.formats.token_bin import id_dtype
-from corpus_platform.formats.token_bin_parts import TokenBinParts
+from corpus_platform.formats.token_bin_parts import Slices, TokenBinParts
 from corpus_platform.packing.placement import Run
 from corpus_platform.stages.bins_writing import bin_file
 from corpus_platform.stages.shuffle_scatter import (
@@ -91,8 +91,7 @@ def gather(task: Gather) -> int:
     """Write a range of units to their places; return its tokens."""
     held = _held(task)
     order = _order(held.units)
-    tokens = _slices(held.tokens, held.units["tokens"])
-    loss = None if held.loss is None else _slices(held.loss, held.units["tokens"])
+    starts = np.cumsum(held.units["tokens"]) - held.units["tokens"]
     entry, line = (
         np.append(0, np.cumsum(held.units[name])).astype(np.int64) for name in ("entries", "lines")
     )
@@ -106,9 +105,9 @@ def gather(task: Gather) -> int:
         file.write(
             run.token,
             run.entry,
-            [tokens[i] for i in chosen.tolist()],
+            Slices(held.tokens, starts[chosen], count),
             held.ends[moved] + np.repeat(begin, held.units["entries"][chosen]),
-            loss=None if loss is None else [loss[i] for i in chosen.tolist()],
+            loss=held.loss,
             pieces=None if held.pieces is None else held.pieces[moved],
         )
         begins = np.repeat(begin + run.token, held.units["lines"][chosen])
@@ -153,6 +152,7 @@ def _held(task: Gather) -> _Held:
         )
         lines.append(listed.collect().with_columns(shard=pl.lit(shard)))
         place += count
+    _fill_up(units, tokens, loss, policy.pad_id)
     if len(tokens) and int(tokens.max()) >= policy.vocab_size:
         raise StageFailed(
             f"token id {tokens.max()} is outside the vocabulary of {policy.vocab_size}"
@@ -165,6 +165,18 @@ def _held(task: Gather) -> _Held:
         np.concatenate(pieces) if pieces else None,
         pl.concat(lines),
     )
+
+
+def _fill_up(
+    units: np.ndarray, tokens: np.ndarray, loss: np.ndarray | None, pad_id: int | None
+) -> None:
+    """Put padding at the ends of windows that their shard did not fill."""
+    ends = np.cumsum(units["tokens"])
+    for unit in np.flatnonzero(units["filled"]).tolist():
+        part = slice(int(ends[unit] - units["filled"][unit]), int(ends[unit]))
+        tokens[part] = pad_id
+        if loss is not None:
+            loss[part] = 0
 
 
 def _read(path: Path, into: np.ndarray, skipped: int) -> None:
@@ -181,7 +193,3 @@ def _read(path: Path, into: np.ndarray, skipped: int) -> None:
                 at += count
     except OSError as error:
         raise StorageError(f"{path}: cannot be read: {error}") from error
-
-
-def _slices(values: np.ndarray, counts: np.ndarray) -> list[np.ndarray]:
-    return np.split(values, np.cumsum(counts)[:-1]) if len(counts) else []

@@ -4,6 +4,7 @@ What is written beside each other has keys beside each other, so that the second
 of keys in one piece from every shard. A finished folder is known by its name.
 """
 
+import itertools
 import os
 import shutil
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ import polars as pl
 
 from corpus_platform.errors import StorageError
 from corpus_platform.formats.token_bin import TokenBin, open_token_bin
+from corpus_platform.formats.token_bin_parts import Slices, write_slices
 from corpus_platform.packing.shuffle import document_keys
 from corpus_platform.stages.bins_writing import bin_file
 from corpus_platform.stages.shuffle_units import Level, Lines, Units, units_of
@@ -39,13 +41,13 @@ UNIT = np.dtype(
         ("key", "<u8"),
         ("tokens", "<i8"),
         ("padding", "<i8"),
+        ("filled", "<i8"),
         ("lines", "<i8"),
         ("begun", "<i8"),
         ("entries", "<i8"),
         ("masked", "u1"),
     ]
 )
-BLOCK_TOKENS = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,6 @@ class Scatter:
     seed: int
     level: Level
     documents_before: int  # of earlier shards, in this split
-    pad_id: int | None
     target: Path
 
 
@@ -104,10 +105,9 @@ def _write(
     order: np.ndarray,
 ) -> None:
     masked = _masked(bin_, units)
-    _write_tokens(folder / TOKENS, bin_.tokens, units, order, fill=task.pad_id or 0)
-    if bin_.loss is not None or units.filled.any():
-        loss = np.ones(0, np.uint8) if bin_.loss is None else bin_.loss
-        _write_tokens(folder / LOSS, loss, units, order, fill=0, missing=1)
+    _write_tokens(folder / TOKENS, bin_.tokens, units, order)
+    if bin_.loss is not None:
+        _write_tokens(folder / LOSS, bin_.loss, units, order)
     line, entry = ranges(units.line, order), ranges(units.entry, order)
     _moved_lines(lines, units, line).write_ipc(folder / LINES)
     np.save(folder / ENDS, units.entry_end[entry])
@@ -122,6 +122,7 @@ def _table(task: Scatter, units: Units, masked: np.ndarray) -> np.ndarray:
     table: np.ndarray = np.zeros(len(units.number), UNIT)
     table["key"] = document_keys(task.seed, task.shard, units.number)
     table["tokens"], table["padding"] = units.held + units.filled, units.padding
+    table["filled"] = units.filled
     table["lines"], table["entries"] = np.diff(units.line), np.diff(units.entry)
     begun = np.concatenate(([0], np.cumsum(units.line_offset == 0)))
     table["begun"], table["masked"] = begun[units.line[1:]] - begun[units.line[:-1]], masked
@@ -137,28 +138,18 @@ def _masked(bin_: TokenBin, units: Units) -> np.ndarray:
     return masked
 
 
-def _write_tokens(
-    path: Path,
-    values: np.ndarray,
-    units: Units,
-    order: np.ndarray,
-    *,
-    fill: int,
-    missing: int | None = None,
-) -> None:
-    """Write the values of units one after the other, and what fills them up.
-
-    `missing` stands for values where there are none.
-    """
-    starts, held, filled = (a[order].tolist() for a in (units.start, units.held, units.filled))
-    with path.open("wb", buffering=1 << 20) as file:
-        for start, count, more in zip(starts, held, filled, strict=True):
-            if missing is None or len(values):
-                file.write(values[start : start + count].data)
-            else:
-                file.write(np.full(count, missing, values.dtype).data)
-            if more:
-                file.write(np.full(more, fill, values.dtype).data)
+def _write_tokens(path: Path, values: np.ndarray, units: Units, order: np.ndarray) -> None:
+    """Write the values of units one after the other; what fills them up stays zero."""
+    starts, held, whole = (a[order] for a in (units.start, units.held, units.held + units.filled))
+    offsets = np.cumsum(whole) - whole
+    borders = [0, *(np.flatnonzero(units.filled[order]) + 1).tolist(), len(order)]
+    with path.open("wb") as file:
+        file.truncate(int(whole.sum()) * values.itemsize)
+        for first, after in itertools.pairwise(borders):
+            part = slice(first, after)
+            if first < after:
+                slices = Slices(values, starts[part], held[part])
+                write_slices(file.fileno(), slices, int(offsets[first]) * values.itemsize)
 
 
 def _moved_lines(lines: pl.DataFrame, units: Units, line: np.ndarray) -> pl.DataFrame:

@@ -121,7 +121,6 @@ def scatters(name: str, shards: Sequence[PackedShard], how: Shuffle) -> list[Sca
             seed=how.seed,
             level=how.level,
             documents_before=first,
-            pad_id=how.pad_id,
             target=how.scratch / f"{name}-{number:06d}",
         )
         for number, (shard, first) in enumerate(zip(shards, before, strict=False))
