@@ -7,10 +7,11 @@ from rich.filesize import decimal
 
 from corpus_platform.console import printable
 from corpus_platform.errors import place
+from corpus_platform.stages.export_json import Finished
 from corpus_platform.stages.token_inspection import Comparison, TokenInspection
 from corpus_platform.storage.manifest import Manifest
 
-__all__ = ["artifact_lines", "comparison_lines", "token_json", "token_lines"]
+__all__ = ["artifact_lines", "comparison_lines", "exported_lines", "token_json", "token_lines"]
 
 
 def token_lines(found: TokenInspection) -> Iterator[str]:
@@ -73,6 +74,19 @@ def artifact_lines(manifest: Manifest) -> Iterator[str]:
     for output in manifest.outputs:
         count = next((f", {n:,} {w}" for n, w in ((output.rows, "rows"), (output.tokens, "tokens")) if n is not None), "")  # fmt: skip
         yield f"file: {output.name}: {decimal(output.bytes)}{count}"
+
+
+def exported_lines(found: Finished) -> Iterator[str]:
+    """Yield what an export is, by its export.json."""
+    said = found.identity
+    options = ", ".join(f"{name} {value}" for name, value in _options(said["options"]))
+    yield f"export: {said['format']} of the release with content {said['release']}; {options}"
+    for file in found.files.values():
+        yield f"file: {file.path}: {decimal(file.bytes)}, {file.documents:,} documents"
+
+
+def _options(options: object) -> list[tuple[str, object]]:
+    return list(options.items()) if isinstance(options, dict) else []
 
 
 def comparison_lines(found: Comparison, one: str, other: str) -> Iterator[str]:

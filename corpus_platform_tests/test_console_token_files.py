@@ -5,9 +5,12 @@ import json
 from corpus_platform.console_token_files import (
     artifact_lines,
     comparison_lines,
+    exported_lines,
     token_json,
     token_lines,
 )
+from corpus_platform.stages.export_json import Finished
+from corpus_platform.stages.export_target import ExportedFile
 from corpus_platform.stages.token_inspection import Comparison, TokenInspection
 from corpus_platform.storage.manifest import Manifest, Output
 
@@ -62,6 +65,15 @@ def test_an_artifact_is_said_by_its_manifest() -> None:
         "file: a.bin: 1.5 kB, 750 tokens",
         "file: b.parquet: 9 bytes, 1,234 rows",
         "file: c: 1 byte",
+    ]
+
+
+def test_an_export_is_said_by_its_export_json() -> None:
+    identity = {"format": "olmo", "release": "7e19", "options": {"single_file": False}}
+    file = ExportedFile("train/a.npy", 2000, "x", "train", 1000, 3)
+    assert list(exported_lines(Finished(identity, {file.path: file}, "uint16", 9, 0))) == [
+        "export: olmo of the release with content 7e19; single_file False",
+        "file: train/a.npy: 2.0 kB, 3 documents",
     ]
 
 

@@ -16,6 +16,7 @@ from corpus_platform.console_inspect import inspection_json, inspection_lines
 from corpus_platform.console_token_files import (
     artifact_lines,
     comparison_lines,
+    exported_lines,
     token_json,
     token_lines,
 )
@@ -26,9 +27,9 @@ from corpus_platform.stages.inspection import inspect_shard, open_members
 from corpus_platform.stages.members import member_names
 from corpus_platform.stages.token_files import (
     Subject,
-    damaged_export,
     find_subjects,
     read_artifact,
+    read_exported,
 )
 from corpus_platform.stages.token_inspection import compare_tokens, inspect_tokens
 
@@ -121,9 +122,8 @@ class _Asked(NamedTuple):
 
 def _inspect_tokens(asked: _Asked, subjects: Sequence[Subject]) -> int:
     """Show an artifact, an export, or a token file; return the exit code."""
-    folder, console = Path(asked.path), standard_output()
-    artifact = read_artifact(folder) if folder.is_dir() else None
-    damaged = artifact[1] if artifact else damaged_export(folder) if folder.is_dir() else []
+    console = standard_output()
+    lines, damaged = _about(Path(asked.path))
     found = [
         inspect_tokens(
             subject, tokenizer=asked.tokenizer, vocab_size=asked.vocab_size, progress=_reading
@@ -133,14 +133,21 @@ def _inspect_tokens(asked: _Asked, subjects: Sequence[Subject]) -> int:
     if asked.as_json:
         _print_json({"faults": damaged, "files": [token_json(one) for one in found]})
     else:
-        for line in artifact_lines(artifact[0]) if artifact else ():
-            say(console, line)
-        for line in [f"fault: {fault}" for fault in damaged]:
+        for line in [*lines, *(f"fault: {fault}" for fault in damaged)]:
             say(console, line)
         for one in found:
             for line in token_lines(one):
                 say(console, line)
     return 1 if damaged or any(one.faults for one in found) else 0
+
+
+def _about(path: Path) -> tuple[list[str], list[str]]:
+    """Return what a folder is by its manifest or export.json, in lines, and what is damaged."""
+    if (artifact := read_artifact(path)) is not None:
+        return list(artifact_lines(artifact[0])), artifact[1]
+    if (export := read_exported(path)) is not None:
+        return list(exported_lines(export[0])), export[1]
+    return [], []
 
 
 def _reading(done: int, total: int) -> None:

@@ -86,4 +86,6 @@ def read_export(data: bytes, where: str) -> Finished:
         ids = said["dtype"], said["vocab_size"], said["eos_id"]
         return Finished(identity, {file.path: file for file in files}, *ids)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise StorageError(f"{where}: does not say what was exported: {error!r}") from error
+        raise StorageError(
+            f"{where}: does not say what was exported: {error!r}; delete it to export there"
+        ) from error

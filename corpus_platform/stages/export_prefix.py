@@ -67,7 +67,9 @@ class Prefix:
     def check_free(self, known: Mapping[str, ExportedFile]) -> None:
         """Say nothing: what an object replaces is looked at when it is published."""
 
-    def publish(self, file: ExportedFile, known: Mapping[str, ExportedFile]) -> None:
+    def publish(
+        self, file: ExportedFile, known: Mapping[str, ExportedFile], sent: Callable[[int], None]
+    ) -> None:
         """Send a file in the scratch folder, and remove it there.
 
         Raises UsageError where there is an object of that name that is none of this export.
@@ -89,6 +91,7 @@ class Prefix:
             settings=self._settings,
             block_bytes=self._block,
             sha256=file.sha256,
+            sent=sent,
         )
         path.unlink()
 

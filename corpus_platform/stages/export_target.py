@@ -7,6 +7,7 @@ export.json is there, that says it all.
 
 import contextlib
 import dataclasses
+import hashlib
 import json
 import os
 import shutil
@@ -22,7 +23,6 @@ from corpus_platform.storage.files import (
     flush_folder,
     publish_bytes,
     read_if_there,
-    text_sha256,
 )
 
 __all__ = [
@@ -86,8 +86,10 @@ class Target(Protocol):
         """Raise UsageError where something else is there than an export of which this is known."""
         ...
 
-    def publish(self, file: ExportedFile, known: Mapping[str, ExportedFile]) -> None:
-        """Give a file in the scratch folder its name."""
+    def publish(
+        self, file: ExportedFile, known: Mapping[str, ExportedFile], sent: Callable[[int], None]
+    ) -> None:
+        """Give a file in the scratch folder its name; `sent` hears of bytes that go elsewhere."""
         ...
 
     def put(self, name: str, data: bytes) -> None:
@@ -141,9 +143,11 @@ class Folder:
                 " name another folder with --to"
             )
 
-    def publish(self, file: ExportedFile, known: Mapping[str, ExportedFile]) -> None:
+    def publish(
+        self, file: ExportedFile, known: Mapping[str, ExportedFile], sent: Callable[[int], None]
+    ) -> None:
         """Give a file in the scratch folder its name."""
-        del known
+        del known, sent
         source, path = self.scratch / file.path, self.folder / file.path
         try:
             flush_file(source)
@@ -175,7 +179,9 @@ class Folder:
 @contextlib.contextmanager
 def held(storage: Path, where: str, waiting: Callable[[str], None] | None) -> Generator[None]:
     """Hold the right to write at a place while the block runs; `waiting` hears who else does."""
-    path = storage / "leases" / "exports" / f"{text_sha256(where)[:16]}.lease"
+    place = where if "://" in where else os.path.realpath(where)
+    name = hashlib.sha256(os.fsencode(place)).hexdigest()[:16]  # any bytes are a path
+    path = storage / "leases" / "exports" / f"{name}.lease"
     with lease.hold(path, waiting=waiting):
         yield
 

@@ -300,10 +300,20 @@ class _Export:
             return there
         files = self._write(part, progress, total)
         for file in files:
-            self._target.publish(file, known)
+            self._target.publish(file, known, self._sending(file, progress, total))
         state.note(files)
         self._written += len(files)
         return files
+
+    def _sending(self, file: ExportedFile, progress: Progress, total: int) -> Callable[[int], None]:
+        there = 0
+
+        def sent(count: int) -> None:
+            nonlocal there
+            there += count
+            progress(f"sending {file.path}: {there:,} of {file.bytes:,} bytes", self._done, total)
+
+        return sent
 
     def _is_tokenizer(self, there: Sequence[ExportedFile]) -> bool:
         return [f.sha256 for f in there] == [self._release.policy.tokenizer_sha256]

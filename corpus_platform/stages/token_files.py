@@ -14,13 +14,13 @@ from corpus_platform.errors import StorageError
 from corpus_platform.formats.compression import sniff
 from corpus_platform.formats.llmc import is_llmc
 from corpus_platform.formats.token_file import TokenFile, open_tokens
-from corpus_platform.stages.export_json import read_export
+from corpus_platform.stages.export_json import Finished, read_export
 from corpus_platform.stages.export_target import EXPORT_NAME
 from corpus_platform.stages.tokenizer import TOKENIZER_FILE
 from corpus_platform.storage.files import file_sha256
 from corpus_platform.storage.manifest import MANIFEST_NAME, Manifest, read_manifest
 
-__all__ = ["Subject", "damaged_export", "find_subjects", "read_artifact", "tokenizer_beside"]
+__all__ = ["Subject", "find_subjects", "read_artifact", "read_exported", "tokenizer_beside"]
 
 _HEADER = b'"corpus-token-bin"'
 _HEADER_BYTES, _LINE_BYTES = 1 << 16, 1 << 20
@@ -67,10 +67,16 @@ def read_artifact(path: Path) -> tuple[Manifest, list[str]] | None:
     return manifest, [fault for o in manifest.outputs if (fault := _fault(path / o.name, o.bytes))]
 
 
-def damaged_export(path: Path) -> list[str]:
-    """Return which files of an export are not as its export.json says, by size."""
+def read_exported(path: Path) -> tuple[Finished, list[str]] | None:
+    """Return what export.json says of a folder, and which of its files are not so, by size.
+
+    None where the folder is none of an export.
+    """
+    if not (path / EXPORT_NAME).is_file():
+        return None
     said = read_export((path / EXPORT_NAME).read_bytes(), str(path / EXPORT_NAME))
-    return [f for file in said.files.values() if (f := _fault(path / file.path, file.bytes))]
+    files = said.files.values()
+    return said, [fault for file in files if (fault := _fault(path / file.path, file.bytes))]
 
 
 def _fault(path: Path, size: int) -> str | None:

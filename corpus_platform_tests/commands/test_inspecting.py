@@ -97,6 +97,8 @@ def test_an_export_is_shown(finished: Path, tmp_path: Path) -> None:
     CliRunner().invoke(main, [*arguments, "--config", str(finished)])
     result = _corpus(tmp_path / "out")
     assert result.exit_code == 0
+    assert result.output.startswith("export: nanogpt of the release with content ")
+    assert "file: train.bin: 411.7 kB, 235 documents" in result.output
     assert "235 documents by the end tokens" in result.output
     assert "end token 0 (by the export.json): 235" in result.output
 

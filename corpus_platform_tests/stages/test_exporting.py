@@ -447,6 +447,13 @@ def test_two_exports_to_one_place_wait_for_each_other(small: Project, tmp_path: 
     assert ended == [4]
 
 
+def test_a_folder_whose_name_is_not_utf8_is_as_good_as_any(small: Project, tmp_path: Path) -> None:
+    folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff out"))
+    _export(small, "megatron", folder)
+    assert plain_readers.megatron(folder / "val-00000") == [[11, 12, 0], [13, 0]]
+    assert _export(small, "megatron", folder).written == 0
+
+
 def test_progress_reaches_its_total(small: Project, tmp_path: Path) -> None:
     told = list[tuple[str, int, int]]()
     options = ExportOptions(to=str(tmp_path / "out"))

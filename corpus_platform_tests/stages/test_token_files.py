@@ -11,7 +11,7 @@ from corpus_platform.formats.llmc import LlmcWriter
 from corpus_platform.formats.megatron import MegatronWriter
 from corpus_platform.stages.export_formats import FormatName
 from corpus_platform.stages.exporting import ExportOptions, export_release
-from corpus_platform.stages.token_files import damaged_export, find_subjects, read_artifact
+from corpus_platform.stages.token_files import find_subjects, read_artifact, read_exported
 from corpus_platform_tests.stages.releases import empty_project, write_release
 
 IDS = np.array([5, 6, 0, 7, 0], np.uint16)
@@ -79,9 +79,14 @@ def test_an_export_stands_for_its_token_files_with_what_it_says_of_them(
     assert len(subjects) == count
     assert {(s.vocab_size, s.eos_id) for s in subjects} == {(100, 0)}
     assert {s.open().format for s in subjects} == {name}
-    assert damaged_export(tmp_path / "out") == []
-    subjects[0].path.with_suffix(subjects[0].path.suffix).write_bytes(b"")
-    assert "0 bytes, expected" in damaged_export(tmp_path / "out")[0]
+    said = read_exported(tmp_path / "out")
+    assert said is not None
+    assert (said[0].identity["format"], said[1]) == (name, [])
+    subjects[0].path.write_bytes(b"")
+    said = read_exported(tmp_path / "out")
+    assert said is not None
+    assert "0 bytes, expected" in said[1][0]
+    assert read_exported(tmp_path) is None
 
 
 def test_an_artifact_stands_for_its_token_files_and_tells_damage(tmp_path: Path) -> None:
