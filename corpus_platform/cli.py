@@ -15,11 +15,13 @@ import click
 import yaml
 
 from corpus_platform import planner
+from corpus_platform.commands.collecting import gc
 from corpus_platform.commands.counting import tokens
 from corpus_platform.commands.explaining import explain
 from corpus_platform.commands.exporting import export
 from corpus_platform.commands.inspecting import inspect
 from corpus_platform.commands.opening import config_option, reading_project
+from corpus_platform.commands.pinning import pin
 from corpus_platform.commands.sources import fetch, lock, retire, verify
 from corpus_platform.console import (
     RunView,
@@ -295,6 +297,8 @@ def dedup(config_file: Path, threshold: float | None, keep: Keep | None, *, as_j
 main.add_command(tokens)
 main.add_command(export)
 main.add_command(explain)
+main.add_command(pin)
+main.add_command(gc)
 
 
 @main.command()

@@ -1,0 +1,306 @@
+"""Tests of collections: what is wanted, in force, pinned or new enough stays, with all it was made of."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from corpus_platform.errors import Busy, StorageError, UsageError
+from corpus_platform.planner import survey
+from corpus_platform.settings_file import load_settings
+from corpus_platform.stages.chain import open_project
+from corpus_platform.stages.collecting import KINDS, collect, look
+from corpus_platform.stages.packed_bins import pack_shard
+from corpus_platform.stages.pinned_release import find_release, pinned
+from corpus_platform.stages.project import Project
+from corpus_platform.stages.release_pins import pin_release, pins_path
+from corpus_platform.stages.shuffled_bins import current_path, publish_release, release_in_force
+from corpus_platform.storage import lease
+from corpus_platform.storage.pointer import move_pointer
+from corpus_platform_tests.small import SHARDS
+
+OLD = 7200.0  # seconds, beyond the grace
+
+
+def _set(config: Path, lines: str) -> Project:
+    with config.open("a", encoding="utf-8") as file:
+        file.write(lines + "\n")
+    return open_project(load_settings(config))
+
+
+def _another_order(config: Path, seed: int = 43) -> Project:
+    """Make a release of the same packs in another order, of which one is kept."""
+    project = _set(config, f"shuffle: {{seed: {seed}}}\nrelease: {{keep: 1}}")
+    publish_release(project)
+    return project
+
+
+def _other_packs(config: Path) -> Project:
+    project = _set(config, "pack: {bos_token: '<|im_start|>'}\nrelease: {keep: 1}")
+    for shard in SHARDS:
+        pack_shard(project, shard)
+    publish_release(project)
+    return project
+
+
+def _tree(folder: Path) -> Iterator[str]:
+    return (str(p.relative_to(folder)) for p in sorted(folder.rglob("*")) if "leases" not in p.parts)  # fmt: skip
+
+
+def _aged(path: Path) -> Path:
+    for one in [path, *path.rglob("*")] if path.is_dir() else [path]:
+        os.utime(one, (os.stat(one).st_atime, os.stat(one).st_mtime - OLD))
+    return path
+
+
+def _gone(project: Project, *kinds: str) -> list[str]:
+    chosen = [kind for kind in KINDS if kind in kinds] or list(KINDS)
+    return [item.name for item in collect(project, chosen) if not item.skipped]
+
+
+def test_of_a_corpus_that_is_up_to_date_nothing_goes(finished: Path) -> None:
+    project = open_project(load_settings(finished))
+    current = release_in_force(project)
+    assert current is not None
+    assert _gone(project) == []
+    assert look(project).kept == {
+        "the clusters in force": 1,  # and its parts, which are wanted by themselves
+        f"release {current['id']} is in force": 1,
+        "wanted now": 3 + 3 + 3 + 3 + 3 + 1,  # raw, cleaned, signed, verdicts, packs, tokenizer
+    }
+
+
+def test_an_older_release_goes_and_the_newer_one_stays_in_force(finished: Path) -> None:
+    before = release_in_force(open_project(load_settings(finished)))
+    project = _another_order(finished)
+    after = release_in_force(project)
+    assert before is not None
+    assert after is not None
+    assert _gone(project) == [f"shuffled_bins {before['id']}"]
+    assert not Path(before["path"]).exists()
+    assert find_release(project, "current").id == after["id"] != before["id"]
+    assert _gone(project) == []
+
+
+def test_as_many_of_the_newest_stay_as_the_settings_say(finished: Path) -> None:
+    made = [release_in_force(_another_order(finished.with_name(f"{i}.yaml"), i)) for i in _copies(finished)]  # fmt: skip
+    project = _set(finished, "release: {keep: 3}\nshuffle: {seed: 3}")
+    names = [m["id"] for m in made if m is not None]
+    assert len(set(names)) == 3
+    first = next(p.parent.name for p in project.store.folder("shuffled_bins", None).glob("*/manifest.json") if p.parent.name not in names)  # fmt: skip
+    # All were made in the same second or so: of one second the larger ids count as newer.
+    order = sorted([first, *names], key=lambda name: (_made_at(project, name), name))
+    in_force = release_in_force(project)
+    assert in_force is not None
+    expected = [f"shuffled_bins {order[0]}"] if order[0] != in_force["id"] else []
+    assert _gone(project, "releases") == expected
+
+
+def _copies(config: Path) -> list[int]:
+    for i in (1, 2, 3):
+        config.with_name(f"{i}.yaml").write_text(config.read_text())
+    return [1, 2, 3]
+
+
+def _made_at(project: Project, name: str) -> str:
+    return find_release(project, name).manifest.measured["made_at"]
+
+
+def test_a_pinned_release_stays_with_all_it_was_made_of(finished: Path) -> None:
+    old = find_release(open_project(load_settings(finished)), "current")
+    inputs = {k: v for k, v in old.manifest.inputs.items() if k.startswith("packed_bins")}
+    contents = {shard: inputs[f"packed_bins[{shard}]"] for shard in SHARDS}
+    project = _other_packs(finished)
+    pin_release(project, old.id, "run-7")
+    assert _gone(project) == []
+    assert f"release {old.id} is pinned as run-7" in look(project).kept
+    assert set(pinned(project, "packed_bins", SHARDS, contents, of="it")) == set(SHARDS)
+
+
+def test_without_a_pin_the_packs_of_an_older_release_go_with_it(finished: Path) -> None:
+    old = find_release(open_project(load_settings(finished)), "current")
+    project = _other_packs(finished)
+    before = [(s.asset, s.partition, s.state) for s in survey(project).states]
+    gone = _gone(project)
+    assert gone[0] == f"shuffled_bins {old.id}"
+    assert [name.split(" ")[0] for name in gone[1:]] == [f"packed_bins[{s}]" for s in SHARDS]
+    assert [(s.asset, s.partition, s.state) for s in survey(project).states] == before
+    catalog = (project.store.root / "catalog" / "packed_bins.jsonl").read_text()
+    assert [name.split(" ")[1] in catalog for name in gone[1:]] == [False] * 3
+    assert catalog.count('"partition"') == 3
+    assert publish_release(open_project(load_settings(finished))).made is False
+
+
+def test_a_release_in_force_stays_though_others_are_newer(finished: Path) -> None:
+    old = find_release(open_project(load_settings(finished)), "current")
+    project = _another_order(finished)
+    move_pointer(current_path(project), {"id": old.id, "content": old.content})
+    assert _gone(project, "releases") == []
+
+
+def test_while_it_cannot_be_told_what_is_wanted_all_stays(finished: Path) -> None:
+    project = _set(finished, "dedup: {threshold: 0.85}\nclean: {set: {too_short.min_chars: 210}}")
+    assert _gone(project) == []
+    assert look(project).kept["what is wanted now cannot be told before `corpus run`"] > 0
+
+
+def test_a_retired_shard_keeps_its_last_generations(finished: Path) -> None:
+    project = open_project(load_settings(finished))
+    project.registry.retire(SHARDS[2])
+    assert _gone(open_project(load_settings(finished))) == []
+
+
+def test_looking_changes_nothing(finished: Path) -> None:
+    project = _another_order(finished)
+    before = list(_tree(finished.parent))
+    found = look(open_project(load_settings(finished), read_only=True))
+    assert len(found.items) == 1
+    assert found.bytes == sum(p.stat().st_size for p in found.items[0].path.iterdir())
+    assert list(_tree(finished.parent)) == before
+    assert project.store.root.exists()
+
+
+def test_a_training_run_goes_on_reading_what_it_has_mapped(finished: Path) -> None:
+    old = find_release(open_project(load_settings(finished)), "current")
+    path = old.artifact.path("train-00000.bin")
+    wanted, mapped = path.read_bytes(), np.memmap(path, "<u2", mode="r")
+    assert _gone(_another_order(finished), "releases") == [f"shuffled_bins {old.id}"]
+    assert not path.exists()
+    assert mapped.tobytes() == wanted
+
+
+def test_kinds_that_were_not_asked_for_stay(finished: Path) -> None:
+    project = _other_packs(finished)
+    draft = project.store.folder("tokenizer", None) / ".draft-dead"
+    draft.mkdir()
+    assert _gone(project, "scratch") == ["tokenizer .draft-dead"]
+    assert [n.split("[")[0] for n in _gone(project, "artifacts")] == []  # the release has them
+    assert len(_gone(project, "releases")) == 1
+    assert [n.split("[")[0] for n in _gone(project, "artifacts")] == ["packed_bins"] * 3
+
+
+@pytest.mark.parametrize("name", ["run", "dedup_clusters/lease", "shuffled_bins/lease", "pins"])
+def test_while_something_is_made_of_all_shards_nothing_goes(name: str, finished: Path) -> None:
+    project = _another_order(finished)
+    path = project.store.root / "leases" / (name if "/" in name else f"{name}.lease")
+    with lease.hold(path), pytest.raises(Busy, match="nothing was collected"):
+        _gone(project)
+    assert len(_gone(project)) == 1
+
+
+def test_of_a_shard_in_use_nothing_goes(finished: Path) -> None:
+    project = _other_packs(finished)
+    crawl, name = SHARDS[0].split("/")
+    path = project.store.root / "leases" / "packed_bins" / crawl / name / "lease"
+    with lease.hold(path):
+        stayed = [item for item in collect(project) if item.skipped]
+    assert [(i.place, i.skipped.split(":")[0]) for i in stayed] == [
+        (("packed_bins", SHARDS[0]), "in use")
+    ]
+    assert stayed[0].path.exists()
+
+
+def test_leftovers_of_killed_processes_go_when_they_are_old_enough(finished: Path) -> None:
+    project = open_project(load_settings(finished))
+    releases, root = project.store.folder("shuffled_bins", None), project.store.root
+    folders = [releases / ".draft-1", releases / ".trash-2", root / "scratch" / "shuffle" / "3"]
+    bare, young = releases / "0123456789abcdef", releases / "fedcba9876543210"
+    for folder in [*folders, bare, young]:
+        folder.mkdir(parents=True)
+        (folder / "train-00000.bin").write_bytes(b"12")
+    parts = [root / f".registry.json.{'0' * 32}.part", releases / f".current.json.{'1' * 32}.part"]
+    others = [root / ".mine.part", root / f".registry.json.{'2' * 32}.part"]
+    for part in [*parts, *others]:
+        part.write_bytes(b"123")
+    for old in [bare, others[0], *parts]:
+        _aged(old)
+    assert {item.path: item.bytes for item in collect(project)} == {
+        **dict.fromkeys([*folders, bare], 2),
+        **dict.fromkeys(parts, 3),
+    }
+    assert [p.exists() for p in [*folders, bare, *parts]] == [False] * 6
+    assert [p.exists() for p in [young, *others]] == [True] * 3
+
+
+def test_a_pinned_release_that_lost_its_manifest_stays(finished: Path) -> None:
+    project = open_project(load_settings(finished))
+    old = find_release(project, "current")
+    pin_release(project, old.id)
+    project = _another_order(finished)
+    old.artifact.manifest_path.unlink()
+    _aged(old.artifact.folder)
+    assert _gone(project) == []
+
+
+def test_a_release_whose_manifest_is_damaged_stays_until_a_person_has_looked(
+    finished: Path,
+) -> None:
+    old = find_release(open_project(load_settings(finished)), "current")
+    project = _another_order(finished)
+    old.artifact.manifest_path.write_text("{")
+    _aged(old.artifact.folder)
+    assert _gone(project) == []
+
+
+def test_pins_that_cannot_be_read_stop_a_collection(finished: Path) -> None:
+    project = _another_order(finished)
+    pins_path(project).write_text('{"format": 2, "pins": {}}')
+    with pytest.raises(StorageError, match=r"pins.json: no file of pins: .*format 2 is unknown"):
+        _gone(project)
+    pins_path(project).unlink()
+    assert len(_gone(project)) == 1
+
+
+def test_exports_stay(finished: Path) -> None:
+    project = _another_order(finished)
+    export = project.store.root / "exports" / "0-megatron" / ".export-parts"
+    export.mkdir(parents=True)
+    (_aged(export) / "train.bin").write_bytes(b"")
+    _gone(project)
+    assert (export / "train.bin").exists()
+
+
+def test_a_release_that_was_collected_cannot_be_pinned(finished: Path) -> None:
+    old = find_release(open_project(load_settings(finished)), "current")
+    project = _another_order(finished)
+    _gone(project)
+    with pytest.raises(UsageError, match=f"no release '{old.id}'"):
+        pin_release(project, old.id)
+
+
+KILLED = """
+import os, shutil, signal, sys
+from corpus_platform.settings_file import load_settings
+from corpus_platform.stages.chain import open_project
+from corpus_platform.stages.collecting import collect
+from pathlib import Path
+remove = os.unlink if sys.argv[2] == "files" else os.rename
+def killed(event, arguments):
+    wanted = ("os.remove", "os.rename")[sys.argv[2] == "name"]
+    if event == wanted and "/releases/" in str(arguments[0]) and (
+        sys.argv[2] == "name" or str(arguments[0]).endswith("manifest.json")
+    ):
+        os.kill(os.getpid(), signal.SIGKILL)
+sys.addaudithook(killed)
+list(collect(open_project(load_settings(Path(sys.argv[1])))))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("when", ["name", "manifest"])
+def test_a_collection_that_is_killed_is_gone_on_with_by_the_next(when: str, finished: Path) -> None:
+    old = find_release(open_project(load_settings(finished)), "current")
+    project = _another_order(finished)
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(finished), when], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    home = project.store.folder("shuffled_bins", None)
+    assert (home / old.id).exists() is (when == "name")
+    assert find_release(project, "current").id != old.id
+    assert len(_gone(project)) == 1
+    assert [p for p in home.iterdir() if p.name.startswith(".trash")] == []
+    assert not (home / old.id).exists()
