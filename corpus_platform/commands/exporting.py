@@ -106,7 +106,7 @@ def export(
 ) -> None:
     """Write a release as files of another format.
 
-    RELEASE is `current`, or the id of a release or its beginning. Each file is read again by the
+    RELEASE is `current`, `previous`, or the id of a release or its beginning. Each file is read again by the
     format's own reader, and held against the release, before it gets its name; export.json comes
     last. Interrupted or killed, the same command goes on where it ended; a finished export is left
     as it is. What a format cannot hold is printed, and refused where training would go by it.

@@ -13,13 +13,13 @@ import numpy as np
 import polars as pl
 
 from corpus_platform import gates
-from corpus_platform.errors import Uncleared, UsageError
+from corpus_platform.errors import Uncleared
 from corpus_platform.formats.token_bin import Header, TokenBin, open_token_bin
 from corpus_platform.formats.token_bin_writer import Policy
 from corpus_platform.stages.bins_writing import BIN_NAMES, bin_file
 from corpus_platform.stages.project import Project
 from corpus_platform.stages.release_audit import DOCUMENTS
-from corpus_platform.stages.shuffled_bins import release_in_force
+from corpus_platform.stages.release_names import name_release
 from corpus_platform.stages.tokenizer import TOKENIZER_FILE
 from corpus_platform.storage.artifacts import Artifact
 from corpus_platform.storage.manifest import Manifest
@@ -122,12 +122,12 @@ def _silent(bin_: TokenBin) -> int:
 
 
 def find_release(project: Project, name: str) -> PinnedRelease:
-    """Return a release by its id, the beginning of it, or `current`.
+    """Return a release by its id, the beginning of it, `current` or `previous`.
 
     Raises UsageError where there is none of that name, Uncleared where it is not as its manifest
     says or one of its gates fails. That shards are left out of it is no reason to refuse it.
     """
-    artifact = _known(project, ASSET, None, _named(project, name))
+    artifact = _known(project, ASSET, None, name_release(project, name).artifact)
     for damage in project.store.damage(artifact):
         reason = f"{artifact.path(damage.name)}: {damage.reason}"
         raise Uncleared(ASSET, None, gate="intact", reason=reason)
@@ -146,24 +146,6 @@ def _header(artifact: Artifact, base: str) -> Header:
 def _known(project: Project, asset: str, partition: str | None, found: Artifact) -> Artifact:
     """Return an artifact with what the catalog knows, so that no file is hashed again."""
     return project.store.find(asset, partition, found.manifest.key) or found
-
-
-def _named(project: Project, name: str) -> Artifact:
-    """Return the release of a name, which is compared with those that are there and never a path."""
-    found = {a.folder.name: a for a in project.store.generations(ASSET, None)}
-    if name == "current":
-        name = (release_in_force(project) or {}).get("id", "")
-        if name not in found:
-            raise UsageError(
-                "no release is in force; `corpus run` makes one, or name one by its id"
-            )
-    matching = [i for i in found if name and i.startswith(name)]
-    if len(matching) == 1:
-        return found[matching[0]]
-    if matching:
-        raise UsageError(f"release {name!r} is more than one: {', '.join(sorted(matching))}")
-    there = f"there are {', '.join(sorted(found))}" if found else "there is none; run `corpus run`"
-    raise UsageError(f"no release {name!r}: {there}")
 
 
 def pinned(
