@@ -16,6 +16,7 @@ import yaml
 
 from corpus_platform import planner
 from corpus_platform.commands.collecting import gc
+from corpus_platform.commands.comparing import diff
 from corpus_platform.commands.counting import tokens
 from corpus_platform.commands.explaining import explain
 from corpus_platform.commands.exporting import export
@@ -297,6 +298,7 @@ def dedup(config_file: Path, threshold: float | None, keep: Keep | None, *, as_j
 main.add_command(tokens)
 main.add_command(export)
 main.add_command(explain)
+main.add_command(diff)
 main.add_command(pin)
 main.add_command(gc)
 

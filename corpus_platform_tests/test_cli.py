@@ -49,6 +49,7 @@ def fresh(tmp_path: Path) -> Path:
 
 def test_these_are_the_commands() -> None:
     assert COMMANDS == [
+        "diff",
         "explain",
         "export",
         "fetch",
