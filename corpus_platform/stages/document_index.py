@@ -22,7 +22,15 @@ from corpus_platform.stages.tables import read_parts
 from corpus_platform.storage.artifacts import Artifact
 from corpus_platform.storage.files import publish_bytes, safe_name
 
-__all__ = ["Index", "Kind", "documents_index", "index_folder", "kept_file", "release_index"]
+__all__ = [
+    "Index",
+    "Kind",
+    "documents_index",
+    "index_of",
+    "kept_file",
+    "release_index",
+    "shard_folder",
+]
 
 Kind = Literal["id", "url"]
 _SEEDS: dict[Kind, int] = {"id": 0, "url": 1}
@@ -57,22 +65,29 @@ def _hash(kind: Kind, value: str) -> int:
     return xxh3_64_intdigest(value.encode(), seed=_SEEDS[kind])
 
 
-def index_folder(project: Project) -> Path:
-    """Return the folder that holds all indexes."""
+def shard_folder(project: Project, kind: str, shard: str) -> Path:
+    """Return the folder that keeps what is known of a kind of one shard."""
+    return _folder(project).joinpath(kind, *map(safe_name, shard.split("/", 1)))
+
+
+def _folder(project: Project) -> Path:
     return project.settings.storage_path / "catalog" / "explain"
 
 
 def documents_index(project: Project, shard: str, cleaned: Artifact) -> Index:
     """Return the index of ids and URLs of a cleaned shard; dropped documents have their ids alone."""
-    folder = index_folder(project) / "documents"
-    folder = folder.joinpath(*map(safe_name, shard.split("/", 1)))
-    made = kept_file(folder, cleaned.content, lambda: _sorted(*_document_keys(cleaned)))
-    return Index(made)
+    folder = shard_folder(project, "documents", shard)
+    return Index(kept_file(folder, cleaned.content, lambda: _sorted(*_document_keys(cleaned))))
+
+
+def index_of(kind: Kind, values: Sequence[str], rows: Sequence[int]) -> np.ndarray:
+    """Return the table of an index of ids or URLs and the row of each."""
+    return _sorted(_hashes(kind, values), np.array(rows, np.uint64))
 
 
 def release_index(project: Project, release: Artifact, path: Path, shards: Sequence[str]) -> Index:
     """Return the index of the lines of a release's table of documents."""
-    folder = index_folder(project) / "releases" / release.folder.name
+    folder = _folder(project) / "releases" / release.folder.name
     return Index(kept_file(folder, release.content, lambda: _sorted(*_line_keys(path, shards))))
 
 
@@ -117,12 +132,14 @@ def _key_parts(cleaned: Artifact) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
 
 def _hashed(part: pa.Table, kind: Kind) -> tuple[np.ndarray, np.ndarray]:
+    named = part.filter(part[kind].is_valid())
+    return _hashes(kind, named[kind].to_pylist()), named["row"].to_numpy().astype(np.uint64)
+
+
+def _hashes(kind: Kind, values: Sequence[str]) -> np.ndarray:
     # A loop over documents: 0.8 s a million, once a generation. The hash of polars is another one
     # in every version of it.
-    named = part.filter(part[kind].is_valid())
-    values = named[kind].to_pylist()
-    keys = np.fromiter((_hash(kind, value) for value in values), np.uint64, len(values))
-    return keys, named["row"].to_numpy().astype(np.uint64)
+    return np.fromiter((_hash(kind, value) for value in values), np.uint64, len(values))
 
 
 def _line_keys(path: Path, shards: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:

@@ -15,12 +15,13 @@ import pyarrow as pa
 
 from corpus_platform.errors import StorageError, UsageError
 from corpus_platform.stages.document_index import Kind, documents_index
+from corpus_platform.stages.dropped_urls import ReadShard, find_dropped
 from corpus_platform.stages.members import legible
 from corpus_platform.stages.project import Project
 from corpus_platform.stages.release_names import NamedRelease, name_release
 from corpus_platform.stages.release_places import TokenPlace, is_token_file, token_at
 from corpus_platform.stages.shuffled_bins import release_in_force
-from corpus_platform.stages.stations import CLEANED, Story, has_value, records, standing, story
+from corpus_platform.stages.stations import CLEANED, RAW, Story, has_value, records, standing, story
 
 __all__ = ["MOST", "Explanation", "explain"]
 
@@ -122,52 +123,82 @@ def _named(
     project: Project, asked: str, release: NamedRelease | None, progress: Told
 ) -> Explanation:
     """Tell of all documents that have an id or a URL."""
-    places, unread = _find(project, asked, progress)
-    if places:
-        told = tuple(story(project, *place, release) for place in places[:MOST])
-        return Explanation(asked, told, len(places) - len(told))
-    return Explanation(asked, said=tuple(_nearest(project, asked, release, unread)))
+    looked = _find(project, asked, progress)
+    if not looked.places and "://" in asked:
+        dropped = find_dropped(project, asked, looked.read, progress)
+        looked = replace(looked, places=dropped.places, urls_unread=dropped.unread)
+    told = [story(project, *place, release) for place in looked.places[:MOST]]
+    for one in told:
+        one.url = (
+            asked if one.state == "dropped" and "://" in asked and one.id != asked else one.url
+        )
+    if told:
+        return Explanation(asked, tuple(told), len(looked.places) - len(told))
+    return Explanation(asked, said=tuple(_nearest(project, asked, release, looked)))
 
 
-def _find(project: Project, asked: str, progress: Told) -> tuple[list[tuple[str, int]], list[str]]:
-    """Return where documents of an id or URL stand, and the shards that cannot be looked into."""
-    places, unread, shards = list[tuple[str, int]](), list[str](), list(project.registry.all())
+@dataclass(frozen=True)
+class _Looked:
+    """Where documents stand, the shards that were looked into, and those that could not be."""
+
+    places: list[tuple[str, int]]
+    read: list[ReadShard]
+    unread: list[str]
+    urls_unread: int = 0
+
+
+def _find(project: Project, asked: str, progress: Told) -> _Looked:
+    """Return where documents of an id or URL stand."""
+    looked, shards = _Looked([], [], []), list(project.registry.all())
+    kinds: tuple[Kind, ...] = ("id", "url")
     for done, shard in enumerate(shards, start=1):
         cleaned, _ = standing(project, CLEANED, shard)
         if cleaned is None or not cleaned.numbers.get("readable"):
-            unread.append(shard)
-        else:
-            index = documents_index(project, shard, cleaned)
-            kinds: tuple[Kind, ...] = ("id", "url")
-            found = {(row, kind) for kind in kinds for row in index.rows(kind, asked)}
-            # The hash of 64 bits has said so: beyond those that are shown that will do.
-            rows = sorted({r for r, k in found if len(places) > MOST or has_value(cleaned, r, k, asked)})  # fmt: skip
-            places += [(shard, row) for row in rows]
+            looked.unread.append(shard)
+            continue
+        index = documents_index(project, shard, cleaned)
+        found = [(row, kind) for kind in kinds for row in index.rows(kind, asked)]
+        # A hash of 64 bits has said so: beyond those that are shown that will do.
+        is_sure = len(looked.places) > MOST
+        rows = {r for r, k in found if is_sure or has_value(cleaned, r, k, asked)}
+        looked.places.extend((shard, row) for row in sorted(rows))
+        raw, _ = standing(project, RAW, shard)
+        if raw is not None:
+            looked.read.append(ReadShard(shard, raw, cleaned))
         progress(done, len(shards))
-    return places, unread
+    return looked
 
 
 def _nearest(
-    project: Project, asked: str, release: NamedRelease | None, unread: list[str]
+    project: Project, asked: str, release: NamedRelease | None, looked: _Looked
 ) -> Iterator[str]:
     """Say in words what comes nearest to something that is not there."""
-    shards = project.registry.all()
     before, _, number = asked.rpartition(":")
-    is_url = "://" in asked
-    if number.isdigit() and _TOKEN_FILE.fullmatch(before):
-        yield f"no token file {before}: {_token_files(release)}"
-    elif number.isdigit() and not is_url and (bundles := [k for k, s in shards.items() if before in s.files]):  # fmt: skip
-        yield f"{legible(before)} is a file of the shard {bundles[0]}: name a row of that"
-    elif number.isdigit() and not is_url and (near := difflib.get_close_matches(before, shards, n=1)):  # fmt: skip
-        yield f"no shard {before!r}; there is {near[0]}"
-    what = "URL" if is_url else "id or URL"
-    yield f"no document of {len(shards) - len(unread):,} shards has the {what} {asked!r}"
-    if is_url:
-        yield "URLs of records that a rule dropped are not kept: ask for their id, or SHARD:ROW"
+    if number.isdigit() and "://" not in asked:
+        yield from _nearest_place(project, before, release)
+    what, unread = "URL" if "://" in asked else "id or URL", looked.unread
+    count = len(project.registry.all()) - len(unread)
+    yield f"no document of {count:,} shards has the {what} {asked!r}"
+    if looked.urls_unread:
+        yield (
+            f"URLs of records that a rule dropped are not kept, and {looked.urls_unread:,} shards"
+            " are too large to be read for them: ask for the id, or SHARD:ROW"
+        )
     yield "records in quarantine have neither id nor URL: ask for SHARD:ROW"
     if unread:
         more = f" and {len(unread) - 3:,} more" if len(unread) > 3 else ""
-        yield f"not looked into, since they are not cleaned or cannot be read: {', '.join(unread[:3])}{more}"
+        named = ", ".join(unread[:3])
+        yield f"not looked into, since they are not cleaned or cannot be read: {named}{more}"
+
+
+def _nearest_place(project: Project, before: str, release: NamedRelease | None) -> Iterator[str]:
+    shards = project.registry.all()
+    if _TOKEN_FILE.fullmatch(before):
+        yield f"no token file {before}: {_token_files(release)}"
+    elif bundle := next((key for key, s in shards.items() if before in s.files), None):
+        yield f"{legible(before)} is a file of the shard {bundle}: name a row of that"
+    elif near := difflib.get_close_matches(before, shards, n=1):
+        yield f"no shard {before!r}; there is {near[0]}"
 
 
 def _token_files(release: NamedRelease | None) -> str:

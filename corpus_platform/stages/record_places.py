@@ -14,11 +14,10 @@ import pyarrow.parquet as pq
 from corpus_platform.errors import DamagedShard
 from corpus_platform.formats.compression import sniff
 from corpus_platform.formats.shard import read_shard
-from corpus_platform.stages.document_index import index_folder, kept_file
+from corpus_platform.stages.document_index import kept_file, shard_folder
 from corpus_platform.stages.members import member_names
 from corpus_platform.stages.project import Project
 from corpus_platform.storage.artifacts import Artifact
-from corpus_platform.storage.files import safe_name
 
 __all__ = ["RecordPlace", "find_record"]
 
@@ -43,8 +42,7 @@ def find_record(project: Project, shard: str, raw: Artifact, row: int) -> Record
     entry = project.shard(shard)
     names = member_names(entry)
     members = [raw.path(name) for name in names]
-    folder = index_folder(project) / "places"
-    folder = folder.joinpath(*map(safe_name, shard.split("/", 1)))
+    folder = shard_folder(project, "places", shard)
     if _bytes_to_read(members) > MAX_BYTES:
         return None
     table = kept_file(folder, raw.content, lambda: _table(project, shard, members))

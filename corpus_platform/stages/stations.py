@@ -27,6 +27,7 @@ from corpus_platform.storage.registry import key_order
 
 __all__ = [
     "CLEANED",
+    "RAW",
     "Copies",
     "Drop",
     "Packed",
