@@ -40,7 +40,7 @@ def encode_documents(
     bad, masks = 0, []
     for i, last in zip(ranged, np.split(masked.last, masked.ends[:-1]), strict=True):
         ranges, wrong = valid_ranges(given[i], chars=len(texts[i]))
-        masks.append(loss_mask(last, ranges, chars=len(texts[i])))
+        masks.append(loss_mask(last, ranges))
         bad += wrong
     order = np.argsort(np.array(plain + ranged))
     others = encoder.encode([texts[i] for i in plain])

@@ -14,13 +14,24 @@ import numpy as np
 __all__ = ["FIELD", "loss_mask", "ranges_of", "valid_ranges"]
 
 FIELD = "no_loss_ranges"
+_DIGITS = 18  # with a sign: what fits into an int64 for sure
 
 
 def ranges_of(meta: str) -> object | None:
     """Return the ranges as a document's other fields (JSON) hold them; None where they hold none."""
     if f'"{FIELD}"' not in meta:  # nearly always: parsing takes 100 times as long
         return None
-    return json.loads(meta).get(FIELD)
+    return json.loads(meta, parse_int=_bounded).get(FIELD)
+
+
+def _bounded(digits: str) -> int:
+    """Return a whole number, one of more than 18 digits as 10^18: no text has so many characters.
+
+    Records may hold numbers of any length, and Python refuses to read one of 4,300 digits.
+    """
+    if len(digits) <= _DIGITS:
+        return int(digits)
+    return -(10**_DIGITS) if digits.startswith("-") else 10**_DIGITS
 
 
 def valid_ranges(given: object, *, chars: int) -> tuple[list[tuple[int, int]], int]:
@@ -43,10 +54,13 @@ def _is_range(value: object) -> bool:
     )
 
 
-def loss_mask(last: np.ndarray, ranges: Sequence[tuple[int, int]], *, chars: int) -> np.ndarray:
+def loss_mask(last: np.ndarray, ranges: Sequence[tuple[int, int]]) -> np.ndarray:
     """Mark the tokens whose loss counts, given the last character of each; -1 stands for none."""
-    depth = np.zeros(chars + 2, dtype=np.int64)  # the last one is that of -1: never inside
-    bounds = np.array(ranges, dtype=np.int64).reshape(-1, 2)
-    np.add.at(depth, bounds[:, 0], 1)
-    np.add.at(depth, bounds[:, 1], -1)
-    return np.cumsum(depth)[last] == 0
+    bounds = np.array(sorted(ranges), dtype=np.int64).reshape(-1, 2)
+    if not len(bounds):
+        return np.ones(len(last), np.bool_)
+    # The last range that begins at or before a character is not the only one that may hold it: what
+    # counts is how far any of them reaches.
+    reach = np.maximum.accumulate(bounds[:, 1])
+    begun = bounds[:, 0].searchsorted(last, side="right")
+    return (begun == 0) | (last >= reach[begun - 1])
