@@ -136,7 +136,7 @@ def write_slices(descriptor: int, slices: Slices, offset: int) -> None:
     if not len(slices.of):
         return  # an empty array has no memory to show
     size = slices.of.itemsize
-    view = memoryview(np.ascontiguousarray(slices.of).view(np.uint8))
+    view = np.ascontiguousarray(slices.of).view(np.uint8).data
     begins = (slices.starts * size).tolist()
     ends = ((slices.starts + slices.lengths) * size).tolist()
     for first in range(0, len(begins), _BUFFERS):

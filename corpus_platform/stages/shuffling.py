@@ -140,7 +140,13 @@ def _gathered(
     plan = _plan(tasks, how)
     files = [
         TokenBinParts(
-            folder, f"{name}-{number:05d}", policy, filled.tokens, filled.entries, masked, row_tokens
+            folder,
+            f"{name}-{number:05d}",
+            policy,
+            filled.tokens,
+            filled.entries,
+            masked > 0,
+            row_tokens,
         )
         for number, (filled, masked) in enumerate(zip(plan.placement.files, plan.masked, strict=True))
     ]  # fmt: skip

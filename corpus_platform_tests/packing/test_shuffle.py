@@ -68,7 +68,7 @@ def shuffled(shards: list[str]) -> list[tuple[str, int]]:
     return [listed[i] for i in order(keys, ranks, np.tile(rows, len(shards)))]
 
 
-def test_the_order_ignores_the_order_in_which_shards_are_listed() -> None:
+def test_sh_01_the_order_ignores_the_order_in_which_shards_are_listed() -> None:
     names = ["bin-1", "bin-2", "bin-10"]
     assert shuffled(names) == shuffled(names[::-1]) == shuffled(["bin-10", "bin-1", "bin-2"])
 
@@ -78,7 +78,7 @@ def test_a_new_shard_only_inserts_documents() -> None:
     assert [document for document in shuffled(["a", "b", "new"]) if document[0] != "new"] == before
 
 
-def test_the_shuffle_mixes_a_thousand_documents_of_four_shards() -> None:
+def test_sh_04_the_shuffle_mixes_a_thousand_documents_of_four_shards() -> None:
     found = shuffled(["a", "b", "c", "d"])
     old = np.array(["abcd".index(shard) * 250 + row for shard, row in found])
     assert sorted(old.tolist()) == list(range(1000))

@@ -255,3 +255,24 @@ def test_what_lies_between_the_passes_and_was_cut_is_named(tmp_path: Path) -> No
     path.write_bytes(path.read_bytes()[:-2])
     with pytest.raises(StorageError, match=r"train-000002/tokens: it ends at byte \d+; remove it"):
         _shuffle(tmp_path / "again", shards, how)
+
+
+def test_sh_05_a_shard_that_keeps_nothing_adds_nothing(tmp_path: Path) -> None:
+    corpus = _corpus()
+    assert len(corpus[NAMES[1]]) == 0
+    with_empty = _shuffle(tmp_path / "a", _pack(tmp_path / "p1", corpus), _how(tmp_path / "s1"))
+    del corpus[NAMES[1]]
+    without = _shuffle(tmp_path / "b", _pack(tmp_path / "p2", corpus), _how(tmp_path / "s2"))
+    assert with_empty.rows() == without.rows()
+
+
+def test_sh_06_a_number_of_documents_that_no_block_divides_loses_none(tmp_path: Path) -> None:
+    documents = [np.full(10, i + 2, np.uint32) for i in range(103)]
+    shards = _pack(tmp_path / "packed", {NAMES[0]: documents})
+    how = _how(tmp_path / "s", "chunks", 110)  # ten documents of eleven tokens
+    listed = _shuffle(tmp_path / "out", shards, how)
+    assert sorted(listed["row"].to_list()) == list(range(103))
+    starts = listed["row"].to_numpy()[
+        np.flatnonzero(np.diff(listed["row"].to_numpy(), prepend=-9) != 1)
+    ]
+    assert set((starts % 10).tolist()) == {0}  # fmt: skip
