@@ -137,8 +137,13 @@ class Batches:
         Leaves `epoch` and `position` as they are: whoever puts the batches of all workers together
         calls `follow` with the state of each.
         """
-        epoch, begin, steps = self.epoch, self.position, len(self)
-        count, stride = self.count(), self.batch * self.world
+        # What is left is settled now, not when the first batch is asked for.
+        return self._walk(self.epoch, self.position, len(self), worker, workers)
+
+    def _walk(
+        self, epoch: int, begin: int, steps: int, worker: int, workers: int
+    ) -> Iterator[Batch]:
+        count, stride = self.count(epoch), self.batch * self.world
         block = max(1, _BLOCK // self.batch)
         for first in range(0, steps, block):
             after = min(steps, first + block)
