@@ -1,13 +1,13 @@
 """Finds documents by id or URL: an index for each cleaned shard, and one for the lines of a release.
 
-An index is two rows of uint64, keys in ascending order and what each stands for, in one .npy file
-named by the content that it was made of. It is made when it is first asked for, lies under the
-catalog of the storage, and may be deleted at any time; where nothing can be written it is made in
-memory. A key is a hash, so whoever finds something compares the value itself.
+An index is keys in ascending order, then what each stands for: little-endian uint64 and nothing
+else, in a file named by the content that it was made of. It is made when it is first asked for,
+lies under the catalog of the storage, and may be deleted at any time; where nothing can be written
+it is made in memory. A key is a hash, so whoever finds something compares the value itself.
 """
 
 import contextlib
-import io
+import mmap
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
@@ -91,23 +91,31 @@ def release_index(project: Project, release: Artifact, path: Path, shards: Seque
     return Index(kept_file(folder, release.content, lambda: _sorted(*_line_keys(path, shards))))
 
 
-def kept_file(folder: Path, content: str, make: Callable[[], np.ndarray]) -> np.ndarray:
-    """Return an array that is kept in a folder under the hash of what it was made of.
+def kept_file(
+    folder: Path, content: str, make: Callable[[], np.ndarray], *, rows: int = 2
+) -> np.ndarray:
+    """Return a table of so many rows that is kept in a folder under the hash of what it is made of.
 
     Another one in the folder is of an earlier generation, and goes.
     """
-    path = folder / f"{content[:32]}-{_VERSION}.npy"
-    with contextlib.suppress(OSError, ValueError):  # not there, or damaged
-        return np.load(path, mmap_mode="r")
-    made = make()
+    path = folder / f"{content[:32]}-{_VERSION}"
+    with contextlib.suppress(OSError, ValueError):  # not there, or cut
+        return _mapped(path).reshape(rows, -1)
+    made = make().astype("<u8")
     with contextlib.suppress(OSError):  # a store that cannot be written
-        written = io.BytesIO()
-        np.save(written, made)
-        publish_bytes(path, written.getvalue())
-        for old in folder.glob("*.npy"):
-            if old != path:
+        publish_bytes(path, made.tobytes())
+        for old in folder.iterdir():
+            if old != path and not old.name.startswith("."):
                 old.unlink(missing_ok=True)
     return made
+
+
+def _mapped(path: Path) -> np.ndarray:
+    """Return a file's numbers over a map of it; np.load takes ten times as long for a small one."""
+    with path.open("rb") as file:
+        if not file.seek(0, 2):  # an empty file cannot be mapped
+            return np.empty(0, "<u8")
+        return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), "<u8")
 
 
 def _sorted(keys: np.ndarray, values: np.ndarray) -> np.ndarray:

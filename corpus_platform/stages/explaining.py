@@ -7,7 +7,7 @@ stale or not there the story says so and goes on.
 
 import difflib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import polars as pl
@@ -22,6 +22,7 @@ from corpus_platform.stages.release_names import NamedRelease, name_release
 from corpus_platform.stages.release_places import TokenPlace, is_token_file, token_at
 from corpus_platform.stages.shuffled_bins import release_in_force
 from corpus_platform.stages.stations import CLEANED, RAW, Story, has_value, records, standing, story
+from corpus_platform.storage.artifacts import Artifact
 
 __all__ = ["MOST", "Explanation", "explain"]
 
@@ -124,14 +125,13 @@ def _named(
 ) -> Explanation:
     """Tell of all documents that have an id or a URL."""
     looked = _find(project, asked, progress)
-    if not looked.places and "://" in asked:
-        dropped = find_dropped(project, asked, looked.read, progress)
+    if not looked.places and "/" in asked:  # as URLs have, and few ids
+        dropped = find_dropped(project, asked, list(_stored(project, looked.read)), progress)
         looked = replace(looked, places=dropped.places, urls_unread=dropped.unread)
     told = [story(project, *place, release) for place in looked.places[:MOST]]
     for one in told:
-        one.url = (
-            asked if one.state == "dropped" and "://" in asked and one.id != asked else one.url
-        )
+        if one.state == "dropped" and one.id != asked:
+            one.url = asked
     if told:
         return Explanation(asked, tuple(told), len(looked.places) - len(told))
     return Explanation(asked, said=tuple(_nearest(project, asked, release, looked)))
@@ -142,14 +142,14 @@ class _Looked:
     """Where documents stand, the shards that were looked into, and those that could not be."""
 
     places: list[tuple[str, int]]
-    read: list[ReadShard]
+    read: dict[str, Artifact]
     unread: list[str]
     urls_unread: int = 0
 
 
 def _find(project: Project, asked: str, progress: Told) -> _Looked:
     """Return where documents of an id or URL stand."""
-    looked, shards = _Looked([], [], []), list(project.registry.all())
+    looked, shards = _Looked([], {}, []), list(project.registry.all())
     kinds: tuple[Kind, ...] = ("id", "url")
     for done, shard in enumerate(shards, start=1):
         cleaned, _ = standing(project, CLEANED, shard)
@@ -162,11 +162,17 @@ def _find(project: Project, asked: str, progress: Told) -> _Looked:
         is_sure = len(looked.places) > MOST
         rows = {r for r, k in found if is_sure or has_value(cleaned, r, k, asked)}
         looked.places.extend((shard, row) for row in sorted(rows))
-        raw, _ = standing(project, RAW, shard)
-        if raw is not None:
-            looked.read.append(ReadShard(shard, raw, cleaned))
+        looked.read[shard] = cleaned
         progress(done, len(shards))
     return looked
+
+
+def _stored(project: Project, read: Mapping[str, Artifact]) -> Iterator[ReadShard]:
+    """Yield the shards that were looked into and are stored, as they should be or were at last."""
+    for shard, cleaned in read.items():
+        raw, _ = standing(project, RAW, shard)
+        if raw is not None:
+            yield ReadShard(shard, raw, cleaned)
 
 
 def _nearest(

@@ -45,8 +45,8 @@ def find_record(project: Project, shard: str, raw: Artifact, row: int) -> Record
     folder = shard_folder(project, "places", shard)
     if _bytes_to_read(members) > MAX_BYTES:
         return None
-    table = kept_file(folder, raw.content, lambda: _table(project, shard, members))
-    at = int(np.searchsorted(table[0], row, side="right")) - 1
+    table = kept_file(folder, raw.content, lambda: _table(project, shard, members), rows=4)
+    at = int(np.searchsorted(table[0], np.uint64(row), side="right")) - 1
     if at < 0:
         return None
     first, member, own, shift = table[:, at].tolist()
