@@ -111,6 +111,12 @@ class SourceSettings(Section):
     exclude: Names = Field(
         (), description="Patterns of files to leave out: of names, or of any end of a path."
     )
+    license: str | None = Field(
+        None,
+        min_length=1,
+        max_length=200,
+        description="Under which licence its texts are, in free words such as CC-BY-4.0; releases show it, and it makes nothing due.",
+    )
     fields: Fields = Fields()
 
     @pydantic.model_validator(mode="after")

@@ -1,0 +1,170 @@
+"""Tests of the report of a release: figures held against the files, the same wherever it is made."""
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from corpus_platform.settings_file import load_settings
+from corpus_platform.stages.chain import open_project
+from corpus_platform.stages.packed_bins import pack_shard
+from corpus_platform.stages.project import Product, Project
+from corpus_platform.stages.release_figures import decode_places
+from corpus_platform.stages.release_report import write_report
+from corpus_platform.stages.shuffled_bins import publish_release
+from corpus_platform_tests.small import PAGES, SHARDS, register
+
+
+@pytest.fixture(scope="module")
+def project(finished_once: Path) -> Project:
+    """The finished small corpus, which is only read."""
+    return open_project(load_settings(finished_once / "corpus.yaml"), read_only=True)
+
+
+def _draft(project: Project, folder: Path) -> Path:
+    """Copy the files of the release that a report is written from."""
+    release = project.present("shuffled_bins", None).folder
+    written = ("manifest.json", "REPORT.md", "sources.json")
+    return Path(shutil.copytree(release, folder, ignore=shutil.ignore_patterns(*written)))
+
+
+def _write(project: Project, draft: Path, **left_out: str) -> str:
+    ledger = project.present("shuffled_bins", None).manifest.ledger
+    assert write_report(project, draft, ledger, left_out) == [
+        Product("sources.json"),
+        Product("REPORT.md"),
+    ]
+    return (draft / "REPORT.md").read_text(encoding="utf-8")
+
+
+def _section(text: str, name: str) -> list[list[str]]:
+    lines = text.split(f"## {name}\n\n")[1].split("\n\n")[0].splitlines()[2:]
+    return [line.strip("| ").split(" | ") for line in lines]
+
+
+@pytest.fixture(scope="module")
+def text(project: Project, tmp_path_factory: pytest.TempPathFactory) -> str:
+    return _write(project, _draft(project, tmp_path_factory.mktemp("report") / "draft"))
+
+
+def test_the_small_corpus_passes_all_but_the_compression_of_chinese(text: str) -> None:
+    rows = _section(text, "Acceptance")
+    assert [row[2].strip("*") for row in rows] == ["pass"] * 6 + ["warn"] + ["pass"] * 2
+    assert "in zh a character takes several tokens" in rows[6][3]
+    assert rows[3][3].startswith("235 end tokens: one in 876.0")
+
+
+def test_counts_are_those_of_the_shards(text: str) -> None:
+    rows = _section(text, "What became of the documents")
+    assert rows[2][1:9] == ["3", "294", "0", "294", "17", "277", "36", "241"]
+    assert rows[2][9:11] == ["235", "6"]
+    assert [r[0] for r in _section(text, "Tokens by shard")] == list(SHARDS)
+
+
+def test_bytes_and_characters_of_a_language_are_those_of_its_texts(text: str) -> None:
+    found = {row[0]: row[1:] for row in _section(text, "Compression")}
+    page = PAGES["zh"]
+    documents, tokens, chars, size = (float(v.replace(",", "")) for v in found["zh"])
+    assert documents == 1
+    assert round(tokens * chars) == len(page)
+    assert round(tokens * size) == len(page.encode())
+
+
+def test_the_files_are_named_with_their_hashes(project: Project, text: str, tmp_path: Path) -> None:
+    draft = _draft(project, tmp_path / "draft")
+    _write(project, draft)
+    named = {row[0]: row[2].strip("`") for row in _section(text, "Files")}
+    others = [p for p in draft.iterdir() if p.name != "REPORT.md"]
+    assert named == {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in others}
+
+
+def test_it_is_the_same_in_another_folder_and_names_none(
+    finished: Path, text: str, tmp_path: Path
+) -> None:
+    project = open_project(load_settings(finished))
+    register(project)
+    again = _write(project, _draft(project, tmp_path / "x"))
+    assert again == text
+    assert str(finished.parent) not in text
+    assert "/tmp" not in text
+
+
+def test_shards_left_out_come_with_their_reasons(project: Project, tmp_path: Path) -> None:
+    left_out = {"2026-40/bad": "cleaned_documents: readable"}
+    text = _write(project, _draft(project, tmp_path / "x"), **left_out)
+    assert _section(text, "Shards left out") == [["2026-40/bad", "cleaned\\_documents: readable"]]
+
+
+def test_a_licence_is_shown_and_makes_nothing_due(finished: Path, tmp_path: Path) -> None:
+    written = finished.read_text()
+    finished.write_text(written.replace("/*", "/*\n    license: CC-BY-4.0"))
+    project = open_project(load_settings(finished))
+    register(project)
+    text = _write(project, _draft(project, tmp_path / "x"))
+    assert [row[2] for row in _section(text, "Sources")] == ["CC-BY-4.0"] * 2
+    assert publish_release(project).made is False
+
+
+def test_a_document_in_both_splits_fails(project: Project, tmp_path: Path) -> None:
+    draft = _draft(project, tmp_path / "x")
+    lines = pl.read_parquet(draft / "documents.parquet")
+    held_out = lines.filter(pl.col("file") == "val-00000.bin").head(1)
+    moved = held_out.with_columns(file=pl.lit("train-00000.bin"))
+    pl.concat([lines, moved]).write_parquet(draft / "documents.parquet")
+    row = _section(_write(project, draft), "Acceptance")[7]
+    assert (row[2], row[3]) == ("**fail**", "1 of 6 validation documents are listed in train")
+
+
+def test_rows_have_no_padding_in_any_figure(finished: Path, tmp_path: Path) -> None:
+    with finished.open("a", encoding="utf-8") as file:
+        file.write("pack: {strategy: best_fit, sequence_length: 512}\n")
+    project = open_project(load_settings(finished))
+    for shard in SHARDS:
+        pack_shard(project, shard)
+    publish_release(project)
+    text = _write(project, _draft(project, tmp_path / "x"))
+    assert _section(text, "Acceptance")[0][3].startswith("210,637 tokens of 2 bytes")
+    assert _section(text, "Acceptance")[3][3].startswith("235 end tokens: one in 876.0")
+    assert _section(text, "Compression")[0][0:2] == ["en", "231"]
+
+
+def test_a_release_without_documents_is_told(finished: Path, tmp_path: Path) -> None:
+    project = open_project(load_settings(finished))
+    draft = _draft(project, tmp_path / "x")
+    for base in ("train-00000", "val-00000"):
+        for path in draft.glob(f"{base}.*"):
+            path.unlink()
+    lines = pl.read_parquet(draft / "documents.parquet")
+    lines.clear().write_parquet(draft / "documents.parquet")
+    assert _section(_write(project, draft), "Acceptance")[1][2] == "**fail**"
+
+
+def test_places_lie_in_every_file_by_its_size_and_are_the_same_each_time(project: Project) -> None:
+    class Bin:
+        def __init__(self, tokens: np.ndarray) -> None:
+            self.tokens = tokens
+
+    tokenizer = project.present("tokenizer", None).path("tokenizer.json").read_bytes()
+    ids = np.arange(20, 220, dtype=np.uint16).repeat(5)
+    bins = {"train-00000": Bin(ids), "train-00001": Bin(ids[:0]), "val-00000": Bin(ids[:3])}
+    found = decode_places(bins, tokenizer, 42)  # ty: ignore
+    assert found == decode_places(bins, tokenizer, 42)  # ty: ignore
+    assert len(found) == 10
+    assert {d.file for d in found} <= {"train-00000.bin", "val-00000.bin"}
+    assert all(0 <= d.position <= 800 for d in found)
+
+
+def test_the_companion_names_what_the_crawls_came_from(project: Project, tmp_path: Path) -> None:
+    draft = _draft(project, tmp_path / "x")
+    _write(project, draft)
+    whole = json.loads((draft / "sources.json").read_bytes())
+    first = whole["crawls"]["2026-40"]
+    sizes = [Path(m.location).stat().st_size for s in SHARDS[:2] for m in project.shard(s).members]
+    assert whole["format"] == 1
+    assert first["bytes"] == sum(sizes)
+    assert (first["shards"], first["files"], first["licences"]) == (2, 2, [])
+    assert first["location"] == "source/crawl=2026-40/*"
