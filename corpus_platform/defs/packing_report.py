@@ -12,9 +12,12 @@ from corpus_platform.reports.packing import (
     release_sections,
     sections,
 )
+from corpus_platform.reports.release import acceptance_section
 from corpus_platform.stages.packed_bins import PACKED_DOCUMENTS
 from corpus_platform.stages.release_audit import DOCUMENTS
+from corpus_platform.stages.release_report import REPORT_FILE
 from corpus_platform.storage.artifacts import Artifact
+from corpus_platform.storage.files import read_if_there
 
 __all__ = ["packing_metadata", "release_metadata"]
 
@@ -34,7 +37,14 @@ def release_metadata(artifact: Artifact) -> Metadata:
     path = artifact.path(DOCUMENTS)
     lengths, shards = _lengths(path), _shards(path)
     shown = release_sections(artifact.numbers, lengths, shards)
-    return _metadata(plotted_numbers(artifact.numbers, lengths), shown)
+    return _metadata(plotted_numbers(artifact.numbers, lengths), _acceptance(artifact) | shown)
+
+
+def _acceptance(artifact: Artifact) -> dict[str, str]:
+    """Return the acceptance list of REPORT.md; releases made before there was one have none."""
+    report = read_if_there(artifact.path(REPORT_FILE)) or b""
+    found = acceptance_section(report.decode())
+    return {} if found is None else {"acceptance": found}
 
 
 def _metadata(numbers: dict[str, float], shown: dict[str, str]) -> Metadata:

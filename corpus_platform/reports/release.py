@@ -12,7 +12,14 @@ from typing import Any, NamedTuple  # Any: values of settings
 from corpus_platform.reports.acceptance import Checked, Compression, Decoded, Figures, acceptance
 from corpus_platform.reports.markdown import cell, table
 
-__all__ = ["ACCEPTANCE", "Crawl", "LanguageTokens", "ReleaseReport", "Source", "report_text"]
+__all__ = [
+    "Crawl",
+    "LanguageTokens",
+    "ReleaseReport",
+    "Source",
+    "acceptance_section",
+    "report_text",
+]
 
 ACCEPTANCE = "Acceptance"
 MAX_ROWS = 500  # of a table; what is beyond them stands in one line
@@ -96,6 +103,12 @@ def report_text(report: ReleaseReport) -> str:
     }
     parts = [f"## {name}\n\n{text}" for name, text in sections.items()]
     return "\n\n".join(["# Release", *parts]) + "\n"
+
+
+def acceptance_section(text: str) -> str | None:
+    """Return the acceptance list of a report's text, None where there is none."""
+    _, found, rest = text.partition(f"## {ACCEPTANCE}\n\n")
+    return rest.split("\n\n## ", 1)[0] if found else None
 
 
 def _acceptance(checked: Sequence[Checked]) -> str:

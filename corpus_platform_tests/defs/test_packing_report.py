@@ -64,3 +64,13 @@ def test_a_release_of_many_shards_makes_an_event_of_bounded_size(tmp_path: Path)
     lines = [("train-00000.bin", f"crawl/{'x' * 200}{i}", 0, 0, 2**i % 10**9) for i in range(500)]
     found = release_metadata(_artifact(tmp_path, lines))
     assert sum(len(_read(v)) for name, v in found.items() if name.startswith("report/")) < 25_000
+
+
+def test_the_acceptance_list_of_a_release_is_shown_where_it_has_one(tmp_path: Path) -> None:
+    artifact = _artifact(tmp_path, LINES)
+    assert "report/acceptance" not in release_metadata(artifact)
+    text = "# Release\n\n## Acceptance\n\n| 1 | **pass** |\n\n## Sources\n\nnone\n"
+    (tmp_path / "REPORT.md").write_text(text)
+    found = release_metadata(artifact)
+    assert _read(found["report/acceptance"]) == "| 1 | **pass** |"
+    assert next(n for n in found if n.startswith("report/")) == "report/acceptance"

@@ -8,6 +8,7 @@ from corpus_platform.reports.release import (
     LanguageTokens,
     ReleaseReport,
     Source,
+    acceptance_section,
     report_text,
 )
 from corpus_platform_tests.reports.test_acceptance import SOUND
@@ -102,3 +103,11 @@ def test_long_tables_say_how_much_they_leave_out() -> None:
     left_out = {name: "raw_shards: sha256" for name, _, _ in shards}
     rows = _section(report_text(dataclasses.replace(REPORT, left_out=left_out)), "Shards left out")
     assert rows[-1] == "| 9,500 more |  |"
+
+
+def test_the_acceptance_list_is_found_again_in_a_report() -> None:
+    section = acceptance_section(report_text(REPORT))
+    assert section is not None
+    assert section.splitlines()[0] == "|  | question |  | found | where |"
+    assert section.count("**pass**") == len(section.splitlines()) - 2 == 9
+    assert acceptance_section("# Release\n") is None
