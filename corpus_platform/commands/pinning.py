@@ -25,7 +25,7 @@ __all__ = ["pin"]
 def pin(config_file: Path, release: str | None, name: str | None, *, remove: bool) -> None:
     """Pin a release, so that no collection takes it.
 
-    RELEASE is `current`, or the id of a release or its beginning. What it was made of stays too, so
+    RELEASE is `current`, `previous`, or the id of a release or its beginning. What it was made of stays too, so
     that it can be exported in any format. Without RELEASE the pins are listed.
     """
     project, console = open_project(load_settings(config_file)), standard_output()

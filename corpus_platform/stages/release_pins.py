@@ -13,6 +13,7 @@ from pathlib import Path
 from corpus_platform.errors import StorageError, UsageError
 from corpus_platform.stages.pinned_release import find_release
 from corpus_platform.stages.project import Project
+from corpus_platform.stages.release_names import name_release
 from corpus_platform.storage import lease
 from corpus_platform.storage.files import publish_bytes, read_if_there
 
@@ -100,8 +101,8 @@ def unpin_release(
 
 
 def _is_meant(project: Project, release: str, pinned: str) -> bool:
-    if release == "current":
-        return pinned == find_release(project, release).id
+    if release in ("current", "previous"):
+        return pinned == name_release(project, release).id
     return release != "" and pinned.startswith(release)
 
 
