@@ -18,7 +18,7 @@ from corpus_platform.storage.globs import glob_expression
 from corpus_platform.storage.registry import Member
 from corpus_platform.storage.transfer import shown
 
-__all__ = ["SOURCES_FILE", "release_sources", "sources_json"]
+__all__ = ["SOURCES_FILE", "licences_of", "location_of", "release_sources", "sources_json"]
 
 SOURCES_FILE = "sources.json"
 
@@ -57,12 +57,12 @@ def _source(project: Project, crawl: str, keys: Sequence[str]) -> Source:
         files=len(files),
         bytes=sum(size for _, _, size, _ in files),
         sha256=text_sha256(canonical_json(files)),
-        location=_location(project, members),
-        licences=_licences(project, crawl, members),
+        location=location_of(project, members),
+        licences=licences_of(project, crawl, members),
     )
 
 
-def _location(project: Project, members: Sequence[Member]) -> str:
+def location_of(project: Project, members: Sequence[Member]) -> str:
     """Return what all members' places begin with, up to a folder, and `*` for the rest."""
     places = [_place(project, member) for member in members]
     if len(set(places)) == 1:
@@ -82,7 +82,7 @@ def _place(project: Project, member: Member) -> str:
     return legible(path)
 
 
-def _licences(project: Project, crawl: str, members: Sequence[Member]) -> tuple[str, ...]:
+def licences_of(project: Project, crawl: str, members: Sequence[Member]) -> tuple[str, ...]:
     """Return what the sources state that may have brought a crawl; of several each, sorted."""
     sources = list(_sources_of(project, crawl, members))
     return tuple(sorted({s.license for s in sources if s.license is not None}))
