@@ -12,7 +12,11 @@ from corpus_platform.stages.release_diff import Changes, Reason, ReleaseDiff, Si
 __all__ = ["changes_table", "diff_json", "diff_lines", "reasons_table"]
 
 NAMED = 5  # shards in a line
-ADDED = {"no_shard": "its shard was not in the release", "left_out": "its shard was left out"}
+ADDED = {
+    "no_shard": "its shard was not in the release",
+    "retired": "its shard was retired",
+    "left_out": "its shard was left out",
+}
 REMOVED = {
     "no_shard": "its shard is none of the release",
     "retired": "its shard is retired",

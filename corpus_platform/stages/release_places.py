@@ -26,6 +26,7 @@ from corpus_platform.tokenization.encoder import read_tokenizer
 __all__ = ["Line", "TokenPlace", "find_group", "is_token_file", "lines_of", "masked", "token_at"]
 
 AROUND = 32  # tokens that are shown on each side
+PART, PARTS = "\ufffd", 3  # how a part of a character decodes; a character has four bytes at most
 
 
 class Line(NamedTuple):
@@ -128,13 +129,22 @@ def token_at(release: NamedRelease, name: str, offset: int) -> TokenPlace:
 def _texts(
     release: NamedRelease, tokens: np.ndarray, first: int, at: int, end: int
 ) -> tuple[str, str, str]:
-    """Return the text before, of and after a token, no more than its document or piece has."""
+    """Return the text before, of and after a token, no more than its document or piece has.
+
+    Where a token is a part of a character, its text is that of all tokens of the character.
+    """
     tokenizer = read_tokenizer(release.path(TOKENIZER_FILE).read_bytes())
-    parts = (max(first, at - AROUND), at), (at, at + 1), (at + 1, min(end, at + 1 + AROUND))
-    before, text, after = (
-        tokenizer.decode(tokens[a:b].tolist(), skip_special_tokens=False) for a, b in parts
-    )
-    return before, text, after
+
+    def decode(start: int, stop: int) -> str:
+        return tokenizer.decode(tokens[start:stop].tolist(), skip_special_tokens=False)
+
+    begin, stop = max(first, at - AROUND), min(end, at + 1 + AROUND)
+    left, right = at, at + 1
+    while left > max(begin, at - PARTS) and decode(begin, left).endswith(PART):
+        left -= 1
+    while right < min(stop, at + 1 + PARTS) and decode(right, stop).startswith(PART):
+        right += 1
+    return decode(begin, left), decode(left, right), decode(right, stop)
 
 
 def _line_at(path: Path, file: str, offset: int) -> Line | None:
