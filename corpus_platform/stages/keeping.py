@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from corpus_platform.errors import Uncleared
+from corpus_platform.errors import StorageError, Uncleared
 from corpus_platform.stages.dedup_verdicts import latest_path
 from corpus_platform.stages.generations import Generation, generations
 from corpus_platform.stages.project import Project
 from corpus_platform.stages.release_pins import read_pins
-from corpus_platform.stages.shuffled_bins import release_in_force
+from corpus_platform.stages.shuffled_bins import current_path
 from corpus_platform.storage.pointer import read_pointer
 
 __all__ = ["RELEASES", "Keep", "Lying", "Place", "Stored", "find_kept", "newest_first"]
@@ -109,9 +109,8 @@ def find_kept(project: Project, stored: Stored, *, all_releases: bool) -> dict[P
 
 def _releases(project: Project, stored: Stored) -> Iterator[tuple[Path, str]]:
     home = project.store.folder(RELEASES, None)
-    in_force = release_in_force(project)
-    if in_force is not None:
-        yield home / in_force["id"], f"release {in_force['id']} is in force"
+    if (in_force := _named(current_path(project), "id")) is not None:
+        yield home / in_force, f"release {in_force} is in force"
     for name, release in sorted(read_pins(project).items()):
         yield home / release, f"release {release} is pinned as {name}"
     keep = project.settings.release.keep
@@ -132,9 +131,21 @@ def _others(stored: Stored) -> Iterator[tuple[Path, str]]:
 
 def _latest(project: Project) -> Iterator[tuple[Path, str]]:
     """Yield the clusters whose verdicts count, wanted or not."""
-    key = read_pointer(latest_path(project)).get("key")
-    if isinstance(key, str) and key:
+    if (key := _named(latest_path(project), "key")) is not None:
         yield project.store.generation(CLUSTERS, None, key), "the clusters in force"
+
+
+def _named(pointer: Path, field: str) -> str | None:
+    """Return what a pointer names, None where there is no pointer.
+
+    Raises StorageError where it names nothing: what is in force would be taken for old.
+    """
+    name = read_pointer(pointer).get(field)
+    if isinstance(name, str) and name:
+        return name
+    if pointer.exists():
+        raise StorageError(f"{pointer}: not a pointer; first `corpus run`, which sets it anew")
+    return None
 
 
 def _wanted(project: Project, stored: Stored) -> Iterator[tuple[Path, str]]:

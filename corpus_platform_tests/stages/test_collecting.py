@@ -256,6 +256,17 @@ def test_pins_that_cannot_be_read_stop_a_collection(finished: Path) -> None:
     assert len(_gone(project)) == 1
 
 
+@pytest.mark.parametrize("pointer", ["releases/current.json", "dedup_clusters/latest.json"])
+@pytest.mark.parametrize("data", [b"", b"{}", b'{"id": 5, "key": ""}'])
+def test_a_pointer_that_names_nothing_stops_a_collection(
+    pointer: str, data: bytes, finished: Path
+) -> None:
+    project = open_project(load_settings(finished))
+    (project.store.root / pointer).write_bytes(data)
+    with pytest.raises(StorageError, match="not a pointer; first `corpus run`"):
+        _gone(project)
+
+
 def test_exports_stay(finished: Path) -> None:
     project = _another_order(finished)
     export = project.store.root / "exports" / "0-megatron" / ".export-parts"
