@@ -536,19 +536,19 @@ GATES: dict[str, tuple[Gate, ...]] = {
             "documents",
             "documents_differing",
             "documents more or fewer than kept",
-            "The bins hold the kept documents of the shard, each once.",
+            "The bins hold the kept documents of the shard, each once, under its id and language.",
         ),
         _zero(
             "ledger",
             "tokens_unaccounted",
             "tokens are not accounted for",
-            "Tokens encoded = tokens placed + cut; positions of the files = tokens placed + padding.",
+            "Tokens encoded = tokens placed + cut, and nothing is cut but what passes the limit; positions of the files = tokens placed + padding; the ledger says so.",
         ),
         _zero(
             "index",
             "index_faults",
             "entries of the index do not fit the tokens or the table of documents",
-            "The index rises to the end of the file; each entry is the document or piece that is listed.",
+            "The index rises to the end of the file; each entry is the document or piece that is listed; rows are those of pack.strategy and pack.sequence_length.",
         ),
         _zero(
             "ids",

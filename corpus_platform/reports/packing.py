@@ -112,7 +112,8 @@ def _tokens(numbers: Numbers) -> str:
         if name.startswith("tokens/lang/")
     }
     if languages:
-        parts.append(table(("language", "tokens", "of all"), [*_languages(languages)]))
+        others = numbers.get("tokens/other_languages", 0.0)
+        parts.append(table(("language", "tokens", "of all"), [*_languages(languages, others)]))
     return "\n\n".join(parts)
 
 
@@ -121,16 +122,17 @@ def _counts(documents: float, tokens: float, whole: float) -> tuple[str, str, st
     return f"{documents:,.0f}", f"{tokens:,.0f}", f"{_share(tokens, whole):.1%}", mean
 
 
-def _languages(tokens: Mapping[str, float]) -> Iterator[tuple[str, str, str]]:
-    """Yield lines of the largest languages, and one of all others."""
-    whole = sum(tokens.values())
+def _languages(tokens: Mapping[str, float], others: float) -> Iterator[tuple[str, str, str]]:
+    """Yield lines of the largest languages, and one of all others, the uncounted ones among them."""
+    whole = sum(tokens.values()) + others
     ranked = sorted(tokens.items(), key=lambda pair: (-pair[1], pair[0]))
     for name, count in ranked[:MAX_LANGUAGES]:
         shown = cell(name, limit=NAME_CHARS) or "no language"
         yield shown, f"{count:,.0f}", f"{_share(count, whole):.1%}"
-    if rest := ranked[MAX_LANGUAGES:]:
-        count = sum(n for _, n in rest)
-        yield f"{len(rest):,} more", f"{count:,.0f}", f"{_share(count, whole):.1%}"
+    rest = ranked[MAX_LANGUAGES:]
+    if count := sum(n for _, n in rest) + others:
+        said = "all others" if others else f"{len(rest):,} more"
+        yield said, f"{count:,.0f}", f"{_share(count, whole):.1%}"
 
 
 def _shards(shards: ShardTokens) -> str:

@@ -1,11 +1,10 @@
 """The audit of packed_bins: reads every token of the bins again and holds it against what is listed.
 
-What is listed is the table of documents; that is held against the verdict, and a sample of it
-against the cleaned texts. Tokens are read in blocks.
+What is listed is the table of documents; `bins_listing` holds that against the verdict, and
+`bins_sample` some of it against the cleaned texts. Tokens are read in blocks.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,21 +13,12 @@ import polars as pl
 
 from corpus_platform.formats.token_bin import TokenBin, files_of, open_token_bin
 from corpus_platform.formats.token_bin_writer import Policy
-from corpus_platform.packing.utilisation import STRATEGIES, compare
-from corpus_platform.stages.bins_writing import BIN_NAMES, bin_file
+from corpus_platform.stages.bins_writing import Packing
 from corpus_platform.storage.files import file_sha256
-from corpus_platform.storage.manifest import Json
 
-__all__ = [
-    "language_numbers",
-    "ledger_difference",
-    "measure_bin",
-    "utilisation_numbers",
-    "whole_documents",
-]
+__all__ = ["measure_bin"]
 
 BLOCK_TOKENS = 1 << 22
-MAX_LANGUAGES = 50  # with a number of their own; a source may name as many as it likes
 
 
 class Entries(NamedTuple):
@@ -41,12 +31,15 @@ class Entries(NamedTuple):
     faults: int
 
 
-def measure_bin(folder: Path, name: str, listed: pl.DataFrame, policy: Policy) -> Counter[str]:
+def measure_bin(
+    folder: Path, name: str, listed: pl.DataFrame, policy: Policy, packing: Packing
+) -> Counter[str]:
     """Count what is wrong in one bin, given the lines of its documents, and what is in it."""
     bin_ = open_token_bin(folder, name, expect_tokenizer=policy.tokenizer_sha256)
     lines = listed.filter(pl.col("tokens") > 0).sort("start")
     entries = _entries(bin_, lines)
-    counts: Counter[str] = Counter(index_faults=entries.faults)
+    faults = entries.faults + _layout_faults(bin_, listed, lines, packing)
+    counts: Counter[str] = Counter(index_faults=faults)
     for start in range(0, len(bin_.tokens), BLOCK_TOKENS):
         counts.update(_measure_block(bin_, policy, entries, start))
         bin_.forget()
@@ -85,6 +78,35 @@ def _entries(bin_: TokenBin, lines: pl.DataFrame) -> Entries:
     return Entries(
         np.sort(begins), np.sort(closes), np.sort(starts[padding]), np.sort(ends[padding]), faults
     )
+
+
+def _layout_faults(
+    bin_: TokenBin, listed: pl.DataFrame, lines: pl.DataFrame, packing: Packing
+) -> int:
+    """Count where a bin is not laid out as it was asked for, or its pieces mix up documents."""
+    length = packing.row_tokens
+    if bin_.header.row_tokens != length:
+        return len(bin_) or 1
+    if length is None or bin_.pieces is None:
+        return abs(bin_.header.documents - len(listed))
+    ends, padding = bin_.ends.astype(np.int64), bin_.pieces["document"] < 0
+    borders = np.unique(ends[ends % length == 0])
+    rows = bin_.header.rows
+    faults = abs(int(np.count_nonzero(borders)) - rows)  # pieces that reach over the end of a row
+    faults += int(np.count_nonzero(ends[padding] % length))
+    begun = np.count_nonzero(~padding & (bin_.pieces["offset"] == 0))
+    faults += abs(bin_.header.documents - int(begun))
+    if packing.strategy == "pad":
+        faults += abs(int(np.count_nonzero(~padding)) - rows)
+    return faults + _mixed_up(bin_.pieces["document"][~padding], lines["row"].to_numpy())
+
+
+def _mixed_up(numbers: np.ndarray, rows: np.ndarray) -> int:
+    """Return by how many the numbers of documents and their rows are not one to one."""
+    if len(numbers) != len(rows):
+        return abs(len(numbers) - len(rows))
+    pairs = pl.DataFrame({"number": numbers, "row": rows}).unique()
+    return max(len(pairs) - pairs[name].n_unique() for name in pairs.columns)
 
 
 def _measure_block(bin_: TokenBin, policy: Policy, entries: Entries, start: int) -> Counter[str]:
@@ -131,59 +153,3 @@ def _marked(places: np.ndarray, start: int, stop: int) -> np.ndarray:
     marked = np.zeros(stop - start, np.bool_)
     marked[places[slice(*np.searchsorted(places, [start, stop]))] - start] = True
     return marked
-
-
-def whole_documents(documents: pl.DataFrame) -> tuple[pl.DataFrame, int]:
-    """Return a line for each document, and how many pieces do not fit together.
-
-    Each document's pieces must begin at 0 and go on where the one before ends. `last` says of each
-    line whether it is the last piece.
-    """
-    ordered = documents.sort("shard", "row", "file", "offset", maintain_order=True)
-    same = ["shard", "row"]
-    ordered = ordered.with_columns(
-        before=(pl.col("offset") + pl.col("tokens")).shift(1).over(same).fill_null(0),
-        last=pl.col("offset") == pl.col("offset").max().over(same),
-    )
-    broken = ordered.filter(pl.col("before") != pl.col("offset")).height
-    broken += ordered.filter(pl.col("file").n_unique().over(same) > 1).height
-    return ordered.drop("before"), broken
-
-
-def utilisation_numbers(documents: pl.DataFrame, strategy: str, length: int) -> dict[str, float]:
-    """Return how full rows of that length are, or would be, by strategy, over both splits."""
-    totals: Counter[str] = Counter()
-    for name in BIN_NAMES.values():
-        part = documents.filter(pl.col("file") == bin_file(name))
-        for each, found in compare(part["tokens"].to_numpy(), row_tokens=length).items():
-            totals[f"rows/{each}"] += found.rows
-            totals[f"padding/{each}"] += found.padding
-            totals[f"cut_documents/{each}"] += found.cut_documents
-            totals[f"needless_cuts/{each}"] += found.needless_cuts
-    tokens, numbers = int(documents["tokens"].sum()), dict[str, float](totals)
-    for name in STRATEGIES:
-        rows = totals[f"rows/{name}"]
-        numbers[f"utilisation/{name}"] = tokens / (rows * length) if rows else 1.0
-    in_force = {f"strategy/{name}": float(name == strategy) for name in STRATEGIES}
-    return {**numbers, **in_force, "sequence_length": length}
-
-
-def language_numbers(documents: pl.DataFrame) -> Iterator[tuple[str, float]]:
-    """Yield the tokens of each of the largest languages, and of the others together."""
-    by_language = (
-        documents.group_by(pl.col("lang").fill_null("und"))
-        .agg(pl.col("tokens").sum())
-        .sort("tokens", "lang", descending=[True, False])
-    )
-    for lang, tokens in by_language.head(MAX_LANGUAGES).iter_rows():
-        yield f"tokens/lang/{lang}", tokens
-    if len(by_language) > MAX_LANGUAGES:
-        yield "tokens/lang/others", int(by_language["tokens"][MAX_LANGUAGES:].sum())
-
-
-def ledger_difference(ledger: Json, documents: pl.DataFrame) -> int:
-    """Return how many tokens that were encoded are neither placed nor cut."""
-    totals: Mapping[str, int] = ledger["tokens"]
-    placed, cut = int(documents["tokens"].sum()), int(documents["cut"].sum())
-    encoded = totals["text"] + totals["bos"] + totals["eos"]
-    return abs(encoded - placed - cut) + abs(totals["placed"] - placed) + abs(totals["cut"] - cut)

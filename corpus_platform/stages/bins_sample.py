@@ -1,19 +1,25 @@
-"""A sample of the packed documents of a shard, encoded and decoded again from the cleaned texts."""
+"""A sample of the packed documents of a shard, encoded and decoded again from the cleaned texts.
+
+Texts are read in batches and looked at one by one: all that are sampled may be gigabytes.
+"""
 
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 
 from corpus_platform.formats.token_bin import TokenBin, open_token_bin
 from corpus_platform.formats.token_bin_writer import Policy, with_controls
 from corpus_platform.packing.truncation import truncate
 from corpus_platform.stages.bins_writing import BIN_NAMES, bin_file
+from corpus_platform.stages.tables import read_batches
 from corpus_platform.tokenization.documents import encode_documents
 from corpus_platform.tokenization.encoder import HuggingFaceEncoder
-from corpus_platform.tokenization.loss import FIELD
+from corpus_platform.tokenization.loss import FIELD, ranges_of, valid_ranges
 
 __all__ = ["measure_sample"]
 
@@ -30,31 +36,50 @@ class Packed(NamedTuple):
 def measure_sample(
     folder: Path, texts: Path, lines: pl.DataFrame, reference: HuggingFaceEncoder, policy: Policy
 ) -> Counter[str]:
-    """Count sampled documents whose tokens do not decode to their text, and wrong masks."""
+    """Count sampled documents whose tokens do not decode to their text, and wrong masks.
+
+    Ranges without loss that are none are counted over all documents.
+    """
     bins = {bin_file(n): open_token_bin(folder, n) for n in BIN_NAMES.values()}
-    rows = _sampled(texts, lines)
-    found = pl.scan_parquet(texts).filter(pl.col("row").is_in(rows)).select("row", "text", "meta")
+    packed_rows = lines["row"].unique().sort()
+    ranged = _ranged(texts, packed_rows)
+    rows = sorted({*_spread(packed_rows.to_list()), *_spread([*ranged])})
     pieces = lines.filter(pl.col("row").is_in(rows)).partition_by("row", as_dict=True)
     counts: Counter[str] = Counter(undecodable=len(rows), mask_faults=0)
-    for row, text, meta in found.collect().iter_rows():
+    counts["bad_no_loss_ranges"] = sum(ranged.values())
+    for row, text, meta in _documents(texts, rows):
         part = pieces[(row,)].sort("offset")
-        packed = _packed(bins, part)
-        whole = not part["cut"].sum()
-        counts["undecodable"] -= _is_text(packed.tokens, text, whole, reference, policy)
-        counts["mask_faults"] += _mask_faults(packed, text, meta, whole, reference, policy)
+        packed, cut = _packed(bins, part), int(part["cut"].sum())
+        counts["undecodable"] -= _is_text(packed.tokens, text, cut, reference, policy)
+        counts["mask_faults"] += _mask_faults(packed, text, meta, cut, reference, policy)
     return counts
 
 
-def _sampled(texts: Path, lines: pl.DataFrame) -> list[int]:
-    rows = lines["row"].unique().sort()
-    named = pl.scan_parquet(texts).filter(pl.col("meta").str.contains(f'"{FIELD}"', literal=True))
-    masked = named.select("row").collect()["row"]
-    masked = masked.filter(masked.is_in(rows.to_list()))
-    return sorted({*_spread(rows), *_spread(masked)})
+def _documents(texts: Path, rows: list[int]) -> Iterator[tuple[int, str, str]]:
+    """Yield row, text and meta of some documents, one after the other."""
+    for batch in read_batches(texts, ["row", "text", "meta"]):
+        chosen = batch.filter(pa.array(np.isin(batch.column("row").to_numpy(), rows)))
+        columns = [chosen.column(name) for name in ("row", "text", "meta")]
+        for i in range(len(chosen)):
+            row, text, meta = (column[i].as_py() for column in columns)
+            yield row, text, meta
 
 
-def _spread(rows: pl.Series) -> list[int]:
-    return rows.gather_every(max(1, len(rows) // SAMPLED_DOCUMENTS)).to_list()
+def _ranged(texts: Path, rows: pl.Series) -> dict[int, int]:
+    """Return which of some documents name ranges without loss, and how many of these are none."""
+    found: dict[int, int] = {}
+    for batch in read_batches(texts, ["row", "meta"]):
+        named = pl.Series(batch.column("meta")).str.contains(f'"{FIELD}"', literal=True)
+        chosen = named.to_numpy() & np.isin(batch.column("row").to_numpy(), rows.to_numpy())
+        for i in np.flatnonzero(chosen).tolist():
+            given = ranges_of(batch.column("meta")[i].as_py())
+            if given is not None:
+                found[batch.column("row")[i].as_py()] = valid_ranges(given, chars=0)[1]
+    return found
+
+
+def _spread(rows: list[int]) -> list[int]:
+    return rows[:: max(1, len(rows) // SAMPLED_DOCUMENTS)]
 
 
 def _packed(bins: dict[str, TokenBin], part: pl.DataFrame) -> Packed:
@@ -68,25 +93,26 @@ def _packed(bins: dict[str, TokenBin], part: pl.DataFrame) -> Packed:
 
 
 def _is_text(
-    tokens: np.ndarray, text: str, whole: bool, reference: HuggingFaceEncoder, policy: Policy
+    tokens: np.ndarray, text: str, cut: int, reference: HuggingFaceEncoder, policy: Policy
 ) -> bool:
     begin, end = int(policy.bos_id is not None), int(policy.eos_id is not None)
     ids = tokens[begin : len(tokens) - end]
-    if whole:
+    if not cut:
         return reference.decode(ids) == text
     # What is cut may end within a character, so it has no text of its own.
-    return np.array_equal(ids, reference.encode([text]).flat[: len(ids)])
+    wanted = reference.encode([text]).flat
+    return len(wanted) == len(ids) + cut and np.array_equal(ids, wanted[: len(ids)])
 
 
 def _mask_faults(
-    packed: Packed, text: str, meta: str, whole: bool, reference: HuggingFaceEncoder, policy: Policy
+    packed: Packed, text: str, meta: str, cut: int, reference: HuggingFaceEncoder, policy: Policy
 ) -> int:
     encoded = encode_documents(reference, reference, [text], [meta])
     if encoded.loss is None:
         return int(np.count_nonzero(~packed.loss))
-    limit = None if whole else len(packed.tokens) - policy.controls
-    cut = truncate(encoded.flat, encoded.ends, encoded.loss, limit=limit)
-    _, _, wanted = with_controls(policy, cut.flat, cut.ends, cut.loss)
+    limit = len(packed.tokens) - policy.controls if cut else None
+    kept = truncate(encoded.flat, encoded.ends, encoded.loss, limit=limit)
+    _, _, wanted = with_controls(policy, kept.flat, kept.ends, kept.loss)
     assert wanted is not None
     if len(wanted) != len(packed.loss):
         return len(packed.loss)

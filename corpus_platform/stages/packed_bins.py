@@ -16,10 +16,12 @@ import pyarrow as pa
 
 from corpus_platform.formats.token_bin import Header, files_of
 from corpus_platform.formats.token_bin_writer import Policy
-from corpus_platform.stages.bins_audit import (
+from corpus_platform.stages.bins_audit import measure_bin
+from corpus_platform.stages.bins_listing import (
+    documents_differing,
+    documents_of,
     language_numbers,
     ledger_difference,
-    measure_bin,
     utilisation_numbers,
     whole_documents,
 )
@@ -211,59 +213,37 @@ def _split_counts(lines: pl.DataFrame, documents: pl.DataFrame, file: str) -> di
 
 def _audit(project: Project, shard: str | None, folder: Path, ledger: Json) -> dict[str, float]:
     """Measure the written bins against the verdict, the tokenizer and the cleaned texts."""
-    encoder, pack = encoder_of(project), project.settings.pack
-    lines, broken = whole_documents(pl.read_parquet(folder / PACKED_DOCUMENTS))
-    documents = _documents(lines)
+    encoder, packing = encoder_of(project), _packing(project)
+    table = pl.read_parquet(folder / PACKED_DOCUMENTS)
+    lines, broken = whole_documents(table, row_tokens=packing.row_tokens)
+    documents, policy = documents_of(lines), policy_of(encoder)
+    texts = project.present("cleaned_documents", shard).path(DOCUMENTS)
+    verdict = project.present("dedup_verdicts", shard).path(VERDICT_FILE)
+    counts = measure_sample(folder, texts, lines, encoder, policy)
+    counts["index_faults"] += broken
     numbers: dict[str, float] = {
-        "documents_differing": _differing(project, shard, documents),
-        "tokens_unaccounted": ledger_difference(ledger, lines),
-        "index_faults": broken,
+        "documents_differing": documents_differing(shard, lines, verdict=verdict, cleaned=texts),
         "tokens_cut": int(documents["cut"].sum()),
         "truncated_documents": documents.filter(pl.col("cut") > 0).height,
-        "bad_no_loss_ranges": ledger["bad_no_loss_ranges"],
         "vocab_size": encoder.vocab_size,
-        **utilisation_numbers(documents, pack.strategy, pack.sequence_length),
+        **utilisation_numbers(documents, packing, project.settings.pack.sequence_length),
         **dict(language_numbers(documents)),
     }
-    texts = project.present("cleaned_documents", shard).path(DOCUMENTS)
-    counts = measure_sample(folder, texts, lines, encoder, policy_of(encoder))
     for split, name in BIN_NAMES.items():
         part = lines.filter(pl.col("file") == bin_file(name))
-        found = measure_bin(folder, name, part, policy_of(encoder))
+        found = measure_bin(folder, name, part, policy, packing)
         numbers[f"{split}_documents"] = found.pop("documents")
         numbers[f"{split}_tokens"] = found.pop("tokens")
         counts.update(found)
-    numbers |= {name: numbers.get(name, 0) + count for name, count in counts.items()}
-    if pack.strategy != "concat":  # what the files hold, not what a plan would
-        positions = (
-            numbers["padding_tokens"] + numbers["train_tokens"] + numbers["validation_tokens"]
-        )
-        numbers[f"utilisation/{pack.strategy}"] = 1.0 - numbers["padding_tokens"] / max(
-            positions, 1
-        )
-    return numbers
-
-
-def _documents(lines: pl.DataFrame) -> pl.DataFrame:
-    """Return a line for each document, in source order."""
-    whole = lines.group_by("shard", "row", "file", maintain_order=True)
-    return whole.agg(pl.col("tokens", "cut").sum(), pl.col("lang").first()).sort("row")
-
-
-def _differing(project: Project, shard: str | None, documents: pl.DataFrame) -> int:
-    """Count documents that are kept or packed and not both, in their split, once."""
-    verdict = project.present("dedup_verdicts", shard).path(VERDICT_FILE)
-    kept = pl.read_parquet(verdict).filter("kept").select("row", "split")
-    splits = {bin_file(name): split for split, name in BIN_NAMES.items()}
-    split = pl.col("file").replace_strict(splits, default=None, return_dtype=pl.String)
-    found = documents.select("row", split=split)
-    return (
-        len(kept.join(found, on=["row", "split"], how="anti"))
-        + len(found.join(kept, on=["row", "split"], how="anti"))
-        + len(found)
-        - found["row"].n_unique()
-        + int((documents["shard"] != shard).sum())
+    counts["tokens_unaccounted"] += ledger_difference(
+        ledger, documents, policy=policy, limit=packing.max_document_tokens, found=numbers | counts
     )
+    numbers |= counts
+    if packing.row_tokens is not None:  # what the files hold, not what a plan would
+        tokens = numbers["train_tokens"] + numbers["validation_tokens"]
+        positions = tokens + numbers["padding_tokens"]
+        numbers[f"utilisation/{packing.strategy}"] = tokens / positions if positions else 1.0
+    return numbers
 
 
 def _settings(project: Project, _: str | None) -> Json:

@@ -165,6 +165,12 @@ def test_the_largest_languages_stand_alone_and_the_others_in_one_line() -> None:
     assert shown[-2:] == ["| l23 | 77 | 3.4% |", "| 2 more | 151 | 6.6% |"]
 
 
+def test_languages_that_were_not_counted_one_by_one_stand_with_the_others() -> None:
+    numbers = {**NUMBERS, "tokens/other_languages": 50.0}
+    shown = sections(numbers, LENGTHS)["tokens"].splitlines()
+    assert shown[-3:] == ["| en | 38 | 38.0% |", "| zh | 12 | 12.0% |", "| all others | 50 | 50.0% |"]  # fmt: skip
+
+
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda t: repr(t[:12]))
 def test_names_of_shards_and_languages_are_cells_and_no_markup(text: str) -> None:
     numbers = {**NUMBERS, f"tokens/lang/{text}": 1.0}

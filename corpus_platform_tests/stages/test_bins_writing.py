@@ -27,7 +27,7 @@ POLICIES = {
 }
 
 
-def _documents(lengths: Sequence[int]) -> list[np.ndarray]:
+def example_documents(lengths: Sequence[int]) -> list[np.ndarray]:
     """Return documents of different ids, so that a token tells whose it is."""
     ends = np.cumsum(lengths)
     return [np.arange(e - n, e) % 60_000 + FIRST_ID for n, e in zip(lengths, ends, strict=True)]
@@ -45,7 +45,7 @@ def _batches(count: int, held_out: set[int]) -> Iterator[Batch]:
         yield Batch(rows, np.isin(rows, list(held_out)), columns)
 
 
-def _write(
+def write_example(
     folder: Path,
     documents: Sequence[np.ndarray],
     packing: Packing,
@@ -54,6 +54,8 @@ def _write(
     masked: bool = False,
     held_out: set[int] = frozenset(),  # ty: ignore[invalid-parameter-default]
 ) -> pl.DataFrame:
+    """Write the bins of both splits as a stage does; return the table of their documents."""
+
     def encode(batch: Batch) -> EncodedDocuments:
         parts = [documents[r] for r in batch.rows]
         flat = np.concatenate([np.empty(0, np.int64), *parts]).astype(np.uint32)
@@ -101,10 +103,10 @@ LENGTHS = st.lists(st.one_of(st.sampled_from([0, 1, 7, 8, 9, 16, 17]), st.intege
 def test_every_document_is_whole_again_and_no_token_is_lost(
     strategy: str, lengths: list[int], name: str, masked: bool
 ) -> None:
-    policy, documents = POLICIES[name], _documents(lengths)
+    policy, documents = POLICIES[name], example_documents(lengths)
     packing = Packing(strategy, None if strategy == "concat" else LENGTH, None)
     with tempfile.TemporaryDirectory() as folder:
-        lines = _write(Path(folder), documents, packing, policy, masked=masked)
+        lines = write_example(Path(folder), documents, packing, policy, masked=masked)
         bin_ = open_token_bin(Path(folder), "train")
         found = _collected(bin_, lines)
     assert {r: ids for r, (ids, _) in found.items()} == {
@@ -128,7 +130,7 @@ def test_every_document_is_whole_again_and_no_token_is_lost(
 def test_the_lines_of_rows_are_their_pieces_in_order(lengths: list[int]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         packing = Packing("best_fit", LENGTH, None)
-        lines = _write(Path(folder), _documents(lengths), packing, POLICIES["none"])
+        lines = write_example(Path(folder), example_documents(lengths), packing, POLICIES["none"])
         bin_ = open_token_bin(Path(folder), "train")
     assert bin_.pieces is not None
     real = bin_.pieces["document"] >= 0
@@ -140,7 +142,7 @@ def test_the_lines_of_rows_are_their_pieces_in_order(lengths: list[int]) -> None
 
 def test_a_document_over_the_limit_is_cut_and_still_ends_in_its_end_token(tmp_path: Path) -> None:
     packing = Packing("concat", None, 5)
-    lines = _write(tmp_path, _documents([3, 4, 10]), packing, POLICIES["both"])
+    lines = write_example(tmp_path, example_documents([3, 4, 10]), packing, POLICIES["both"])
     bin_ = open_token_bin(tmp_path, "train")
     assert [bin_.document(i).tolist() for i in range(3)] == [
         [1, 3, 4, 5, 2],
@@ -151,7 +153,7 @@ def test_a_document_over_the_limit_is_cut_and_still_ends_in_its_end_token(tmp_pa
 
 
 def test_a_cut_is_counted_once_for_a_document_in_several_rows(tmp_path: Path) -> None:
-    lines = _write(tmp_path, _documents([50]), Packing("pad", 8, 20), POLICIES["eos"])
+    lines = write_example(tmp_path, example_documents([50]), Packing("pad", 8, 20), POLICIES["eos"])
     assert lines.sort("offset").select("offset", "tokens", "cut").rows() == [
         (0, 8, 31),
         (8, 8, 0),
@@ -160,8 +162,8 @@ def test_a_cut_is_counted_once_for_a_document_in_several_rows(tmp_path: Path) ->
 
 
 def test_documents_that_are_held_out_go_to_a_bin_of_their_own(tmp_path: Path) -> None:
-    documents = _documents([2, 3, 1, 4])
-    lines = _write(
+    documents = example_documents([2, 3, 1, 4])
+    lines = write_example(
         tmp_path, documents, Packing("concat", None, None), POLICIES["eos"], held_out={1}
     )
     held_out = open_token_bin(tmp_path, "val")
@@ -174,12 +176,14 @@ def test_rows_stand_in_an_order_that_their_length_does_not_tell(tmp_path: Path) 
     """The planner opens rows with the longest pieces; what a reader meets is no such order."""
     random = np.random.default_rng(3)
     lengths = random.integers(1, 64, 400).tolist()
-    lines = _write(tmp_path, _documents(lengths), Packing("best_fit", 64, None), POLICIES["none"])
+    lines = write_example(
+        tmp_path, example_documents(lengths), Packing("best_fit", 64, None), POLICIES["none"]
+    )
     longest = lines.group_by(pl.col("start") // 64).agg(pl.col("tokens").max()).sort("start")
     first, second = (np.mean(half["tokens"].to_numpy()) for half in (longest[:100], longest[-100:]))
     assert abs(first - second) < 5  # sorted by length they are about 30 apart
 
 
 def test_no_stream_is_left_beside_the_rows(tmp_path: Path) -> None:
-    _write(tmp_path, _documents([2]), Packing("pad", 8, None), POLICIES["eos"])
+    write_example(tmp_path, example_documents([2]), Packing("pad", 8, None), POLICIES["eos"])
     assert sorted({p.suffix for p in tmp_path.iterdir()}) == [".bin", ".index", ".json", ".loss", ".pieces"]  # fmt: skip
