@@ -2,21 +2,22 @@
 
 A document, in rows each piece of one, is known by kind of file, shard, row and offset, and compared
 by count and hash of its tokens and of their mask: about 70 bytes of each released one are held, and
-of the packed ones a shard's at a time.
+of the packed ones a shard's at a time. Of windows the packed documents are cut alike before.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
-import xxhash
 
 from corpus_platform.formats.token_bin import TokenBin, files_of, open_token_bin
 from corpus_platform.formats.token_windows import told_windows
 from corpus_platform.stages.bins_writing import BIN_NAMES, bin_file
 from corpus_platform.stages.packed_bins import PACKED_DOCUMENTS
 from corpus_platform.stages.project import Project
+from corpus_platform.stages.release_hashes import FOUND, HASH, hashed, hashed_windows, places
 from corpus_platform.stages.release_order import order_numbers
 from corpus_platform.stages.release_sample import undecodable
 from corpus_platform.stages.tokenizer import TOKENIZER_FILE
@@ -27,18 +28,7 @@ from corpus_platform.storage.manifest import Json
 __all__ = ["DOCUMENTS", "measure_release"]
 
 DOCUMENTS = "documents.parquet"
-HASH = ["low", "high"]  # halves of the 128-bit hash of a document's tokens
-FOUND = {
-    "train": pl.Boolean,
-    "shard": pl.Int32,
-    "row": pl.Int64,
-    "offset": pl.Int64,
-    "tokens": pl.Int64,
-    **dict.fromkeys(HASH, pl.UInt64),
-    "mask": pl.UInt64,  # hash of the mask, 0 where all tokens count
-}
 BLOCK_TOKENS = 1 << 22
-FORGOTTEN_AFTER = 1 << 14  # documents
 FOREIGN = -1  # number of a shard that the ledger does not name
 
 
@@ -50,23 +40,24 @@ def measure_release(
     documents = pl.read_parquet(folder / DOCUMENTS, columns=columns)
     bins = {h.stem: open_token_bin(folder, h.stem) for h in sorted(folder.glob("*-[0-9]*.json"))}
     released, misplaced = _released(bins, documents, ledger["shards"])
-    differing, packed_tokens = _compare(project, ledger["shards"], released)
+    row_tokens = next(iter(bins.values())).header.row_tokens if bins else None
+    compared = _compare(project, ledger["shards"], released, row_tokens)
     padding = sum(_padding(bin_) for bin_ in bins.values())
     tokens = sum(len(bin_.tokens) for bin_ in bins.values()) - padding
     others = set(project.shards()).difference(ledger["shards"])
     left_out = {shard for shard in others if not may_be_left_out(project, shard)}
     numbers: dict[str, float] = {
         "documents": documents.filter(pl.col("offset") == 0).height,
-        "documents_differing": differing + len(documents) - len(released) + misplaced,
-        "leaked": _same_texts(released) + _in_both(documents),
+        "documents_differing": compared.differing + len(documents) - len(released) + misplaced,
+        "leaked": _same_texts(compared.whole) + _in_both(documents),
         "files_differing": _files_differing(folder, bins),
-        "tokens_unaccounted": abs(tokens - packed_tokens),
+        "tokens_unaccounted": abs(tokens - compared.tokens),
         "padding_tokens": padding,
         "eos_count": sum(_eos_count(bin_) for bin_ in bins.values()),
         "shards_left_out": len(left_out.union(ledger["excluded"])),
         "shards": len(ledger["shards"]),
     }
-    numbers |= _order(project, documents, bins, ledger["shards"])
+    numbers |= _order(project, documents, row_tokens, ledger["shards"])
     numbers["undecodable"] = undecodable(project, bins, documents)
     length = project.settings.pack.sequence_length
     numbers |= {"sequence_length": length, **_windows(bins, length)}
@@ -84,7 +75,7 @@ def _padding(bin_: TokenBin) -> int:
 
 
 def _order(
-    project: Project, documents: pl.DataFrame, bins: Mapping[str, TokenBin], shards: Sequence[str]
+    project: Project, documents: pl.DataFrame, row_tokens: int | None, shards: Sequence[str]
 ) -> dict[str, float]:
     """Return how random the order of the train files is."""
     shuffle, train = project.settings.shuffle, pl.col("file").str.starts_with("train-")
@@ -93,7 +84,7 @@ def _order(
     number = pl.col("shard").replace_strict(numbers, default=FOREIGN, return_dtype=pl.Int32)
     return order_numbers(
         lines.with_columns(number),
-        row_tokens=next(iter(bins.values())).header.row_tokens if bins else None,
+        row_tokens=row_tokens,
         chunk_tokens=shuffle.chunk_tokens if shuffle.unit == "chunks" else 0,
     )
 
@@ -129,8 +120,8 @@ def _files_differing(folder: Path, bins: Mapping[str, TokenBin]) -> int:
     """Count files with another hash than the headers beside them say."""
     tokenizer, differing = file_sha256(folder / TOKENIZER_FILE), 0
     for base, bin_ in bins.items():
-        for file, hashed in files_of(base, bin_.header).items():
-            differing += file_sha256(folder / file) != hashed.sha256
+        for file, said in files_of(base, bin_.header).items():
+            differing += file_sha256(folder / file) != said.sha256
         differing += tokenizer != bin_.header.tokenizer_sha256
     return differing
 
@@ -146,13 +137,13 @@ def _released(
     parts, misplaced = [pl.DataFrame(schema=FOUND)], 0
     for base, bin_ in bins.items():
         part = listed.get((bin_file(base),), none).sort("start")
-        parts.append(_hashed(bin_, _kind(base), part))
+        parts.append(hashed(bin_, _kind(base), part))
         misplaced += _misplaced(bin_, part)
     return pl.concat(parts), misplaced
 
 
 def _misplaced(bin_: TokenBin, part: pl.DataFrame) -> int:
-    starts, ends, offsets = _pieces(bin_)
+    starts, ends, offsets = places(bin_)
     if len(ends) != len(part):
         return abs(len(ends) - len(part))
     wanted = [part[name].to_numpy() for name in ("start", "tokens", "offset")]
@@ -161,72 +152,56 @@ def _misplaced(bin_: TokenBin, part: pl.DataFrame) -> int:
     return int(np.count_nonzero(np.logical_or.reduce(differs)))
 
 
-def _pieces(bin_: TokenBin) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return where documents or their pieces start and end by the index, and their offsets."""
-    ends = bin_.ends.astype(np.int64)
-    starts = np.concatenate((np.zeros(1, np.int64), ends[:-1]))[: len(ends)]
-    if bin_.pieces is None:
-        return starts, ends, np.zeros(len(ends), np.int64)
-    real = bin_.pieces["document"] >= 0
-    return starts[real], ends[real], bin_.pieces["offset"][real]
+class _Compared(NamedTuple):
+    """What is on one side only or differs, the packed tokens, and hashes of whole documents."""
+
+    differing: int
+    tokens: int
+    whole: pl.DataFrame
 
 
-def _compare(project: Project, shards: Sequence[str], released: pl.DataFrame) -> tuple[int, int]:
-    """Count documents that are on one side only or differ, and the tokens of the packed ones."""
+def _compare(
+    project: Project, shards: Sequence[str], released: pl.DataFrame, row_tokens: int | None
+) -> _Compared:
     by_shard, none = released.partition_by("shard", as_dict=True), released.clear()
-    differing, tokens = len(by_shard.get((FOREIGN,), none)), 0
+    differing, tokens, uncut = len(by_shard.get((FOREIGN,), none)), 0, list[pl.DataFrame]()
     for number, shard in enumerate(shards):
-        packed = pl.concat(_packed(project, shard, number))
+        bins = list(_packed(project, shard, number, row_tokens))
+        packed = pl.concat([one.released for one in bins])
         found = by_shard.get((number,), none)
         sides = [found.with_columns(times=pl.lit(1)), packed.with_columns(times=pl.lit(-1))]
         times = pl.concat(sides).group_by(released.columns).agg(pl.col("times").sum())
         differing += int(times["times"].abs().sum())
         tokens += int(packed["tokens"].sum())
-    return differing, tokens
+        uncut += [one.whole for one in bins if one.whole is not None]
+    return _Compared(differing, tokens, pl.concat(uncut) if uncut else _whole(released))
 
 
-def _packed(project: Project, shard: str, number: int) -> Iterator[pl.DataFrame]:
+class _Packed(NamedTuple):
+    """A packed bin as a release should hold it; `whole` is None where that tells of documents."""
+
+    released: pl.DataFrame
+    whole: pl.DataFrame | None
+
+
+def _packed(project: Project, shard: str, number: int, row_tokens: int | None) -> Iterator[_Packed]:
     artifact = project.present("packed_bins", shard)
     columns = ["file", "start", "row", "offset"]
     documents = pl.read_parquet(artifact.path(PACKED_DOCUMENTS), columns=columns)
     documents = documents.with_columns(shard=pl.lit(number, pl.Int32))
     for name in BIN_NAMES.values():
         part = documents.filter(pl.col("file") == bin_file(name)).sort("start")
-        yield _hashed(open_token_bin(artifact.folder, name), name, part)
+        bin_ = open_token_bin(artifact.folder, name)
+        found = hashed(bin_, name, part)
+        if row_tokens is None or bin_.header.row_tokens is not None:
+            yield _Packed(found, None)
+        else:
+            windows = hashed_windows(bin_, name, part, row_tokens)
+            yield _Packed(windows, found.select("train", *HASH))
 
 
-def _hashed(bin_: TokenBin, kind: str, lines: pl.DataFrame) -> pl.DataFrame:
-    """Return count and hashes of the tokens between the ends of the index, by document or piece.
-
-    One that the index does not know has none.
-    """
-    starts, ends, _ = _pieces(bin_)
-    count = min(len(lines), len(ends))
-    tokens = np.zeros(len(lines), np.int64)
-    tokens[:count] = (ends - starts)[:count]
-    hashes, masks = bytearray(16 * len(lines)), np.zeros(len(lines), np.uint64)
-    for i in range(len(lines)):
-        if i % FORGOTTEN_AFTER == 0:
-            bin_.forget()
-        place = slice(int(starts[i]), int(ends[i])) if i < count else slice(0)
-        hashes[16 * i : 16 * i + 16] = xxhash.xxh3_128_digest(bin_.tokens[place].tobytes())
-        if bin_.loss is not None and not bin_.loss[place].all():
-            masks[i] = xxhash.xxh3_64_intdigest(bin_.loss[place].tobytes())
-    halves = np.frombuffer(hashes, "<u8").reshape(-1, 2)
-    return lines.select(
-        pl.lit(kind == BIN_NAMES["train"]).alias("train"),
-        "shard",
-        "row",
-        "offset",
-        pl.Series("tokens", tokens),
-        *(pl.Series(name, halves[:, i].copy()) for i, name in enumerate(HASH)),
-        pl.Series("mask", masks),
-    )
-
-
-def _same_texts(released: pl.DataFrame) -> int:
+def _same_texts(documents: pl.DataFrame) -> int:
     """Count validation documents whose tokens are those of a train document."""
-    documents = _whole(released)
     text = [name for name in documents.columns if name != "train"]
     held_out = documents.filter(~pl.col("train")).select(text)
     train = documents.lazy().filter("train").select(text)

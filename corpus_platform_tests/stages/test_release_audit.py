@@ -10,6 +10,17 @@ import pytest
 from corpus_platform.settings_file import load_settings
 from corpus_platform.stages.chain import open_project
 from corpus_platform.stages.project import Project
+from corpus_platform.stages.shuffled_bins import publish_release, release_in_force
+
+
+@pytest.fixture
+def windows(finished: Path) -> Project:
+    """The finished small corpus with another release, of windows."""
+    with finished.open("a", encoding="utf-8") as file:
+        file.write("shuffle: {unit: windows, window_tokens: 100}\n")
+    project = open_project(load_settings(finished))
+    publish_release(project)
+    return project
 
 
 @pytest.fixture
@@ -59,3 +70,23 @@ def test_a_document_listed_in_a_file_that_is_not_there_is_counted(project: Proje
 
     _alter(project, more)
     assert _numbers(project) == {"documents_differing": 1}
+
+
+def test_windows_that_cut_documents_anywhere_have_no_faults_and_become_current(
+    windows: Project,
+) -> None:
+    artifact = windows.require("shuffled_bins", None)
+    pieces = pl.read_parquet(artifact.path("documents.parquet"))
+    assert (pieces["offset"] > 0).any()
+    assert _numbers(windows) == {}
+    assert windows.audit("shuffled_bins", None)["documents"] == 241
+    assert release_in_force(windows) == {"id": artifact.folder.name, "path": str(artifact.folder)}
+
+
+def test_a_piece_in_a_window_that_is_listed_as_of_another_document_is_counted(
+    windows: Project,
+) -> None:
+    """It is missing under its own name, and foreign under the other's."""
+    second = pl.when(pl.int_range(pl.len()) == 1)
+    _alter(windows, lambda rows: rows.with_columns(row=second.then(7777).otherwise("row")))
+    assert _numbers(windows) == {"documents_differing": 2}
