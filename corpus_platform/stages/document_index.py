@@ -1,4 +1,4 @@
-"""Finds documents by id or URL: an index for each cleaned shard, and one for the lines of a release.
+"""Finds documents by id or URL: an index for each cleaned shard.
 
 An index is keys in ascending order, then what each stands for: little-endian uint64 and nothing
 else, in a file named by the content that it was made of. It is made when it is first asked for,
@@ -28,14 +28,12 @@ __all__ = [
     "documents_index",
     "index_of",
     "kept_file",
-    "release_index",
     "shard_folder",
 ]
 
 Kind = Literal["id", "url"]
 _SEEDS: dict[Kind, int] = {"id": 0, "url": 1}
 _VERSION = 1  # of what keys are made of
-_ROW_BITS = 40  # of a key of a line: above them stands the number of its shard
 
 
 class Index:
@@ -55,10 +53,6 @@ class Index:
     def rows(self, kind: Kind, value: str) -> list[int]:
         """Return the rows that may have an id or a URL."""
         return self.find(_hash(kind, value))
-
-    def lines(self, shard: int, row: int) -> list[int]:
-        """Return the lines of a release that are of a row of the `shard`-th shard of its ledger."""
-        return self.find((shard << _ROW_BITS) | row)
 
 
 def _hash(kind: Kind, value: str) -> int:
@@ -83,12 +77,6 @@ def documents_index(project: Project, shard: str, cleaned: Artifact) -> Index:
 def index_of(kind: Kind, values: Sequence[str], rows: Sequence[int]) -> np.ndarray:
     """Return the table of an index of ids or URLs and the row of each."""
     return _sorted(_hashes(kind, values), np.array(rows, np.uint64))
-
-
-def release_index(project: Project, release: Artifact, path: Path, shards: Sequence[str]) -> Index:
-    """Return the index of the lines of a release's table of documents."""
-    folder = _folder(project) / "releases" / release.folder.name
-    return Index(kept_file(folder, release.content, lambda: _sorted(*_line_keys(path, shards))))
 
 
 def kept_file(
@@ -148,15 +136,3 @@ def _hashes(kind: Kind, values: Sequence[str]) -> np.ndarray:
     # A loop over documents: 0.8 s a million, once a generation. The hash of polars is another one
     # in every version of it.
     return np.fromiter((_hash(kind, value) for value in values), np.uint64, len(values))
-
-
-def _line_keys(path: Path, shards: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    numbers = {shard: number for number, shard in enumerate(shards)}
-    parts = [np.empty(0, np.uint64)]
-    for part in read_parts(path, ["shard", "row"]):
-        encoded = part["shard"].combine_chunks().dictionary_encode()
-        codes = np.array([numbers[name] for name in encoded.dictionary.to_pylist()], np.uint64)
-        code = codes[encoded.indices.to_numpy()]
-        parts.append((code << np.uint64(_ROW_BITS)) | part["row"].to_numpy().astype(np.uint64))
-    keys = np.concatenate(parts)
-    return keys, np.arange(len(keys), dtype=np.uint64)

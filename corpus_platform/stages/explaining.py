@@ -7,7 +7,7 @@ stale or not there the story says so and goes on.
 
 import difflib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import polars as pl
@@ -21,7 +21,16 @@ from corpus_platform.stages.project import Project
 from corpus_platform.stages.release_names import NamedRelease, name_release
 from corpus_platform.stages.release_places import TokenPlace, is_token_file, token_at
 from corpus_platform.stages.shuffled_bins import release_in_force
-from corpus_platform.stages.stations import CLEANED, RAW, Story, has_value, records, standing, story
+from corpus_platform.stages.stations import (
+    CLEANED,
+    RAW,
+    Story,
+    add_released,
+    has_value,
+    records,
+    standing,
+    story,
+)
 from corpus_platform.storage.artifacts import Artifact
 
 __all__ = ["MOST", "Explanation", "explain"]
@@ -101,7 +110,15 @@ def _record(
     if row >= count:
         last = f": rows 0 to {count - 1:,}" if count else ""
         return Explanation(asked, said=(f"{shard} has {count:,} records{last}",))
-    return Explanation(asked, (story(project, shard, row, release),))
+    return Explanation(asked, tuple(_stories(project, [(shard, row)], release)))
+
+
+def _stories(
+    project: Project, places: Sequence[tuple[str, int]], release: NamedRelease | None
+) -> list[Story]:
+    told = [story(project, shard, row) for shard, row in places]
+    add_released(project, told, release)
+    return told
 
 
 def _token(
@@ -128,7 +145,7 @@ def _named(
     if not looked.places and "/" in asked:  # as URLs have, and few ids
         dropped = find_dropped(project, asked, list(_stored(project, looked.read)), progress)
         looked = replace(looked, places=dropped.places, urls_unread=dropped.unread)
-    told = [story(project, *place, release) for place in looked.places[:MOST]]
+    told = _stories(project, looked.places[:MOST], release)
     for one in told:
         if one.state == "dropped" and one.id != asked:
             one.url = asked

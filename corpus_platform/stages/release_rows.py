@@ -17,11 +17,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from corpus_platform.stages.bins_writing import BIN_NAMES
-from corpus_platform.stages.tables import read_parts
+from corpus_platform.stages.tables import read_batches
 
 __all__ = ["Matched", "match", "matched_parts"]
 
-PART_LINES = 1 << 21  # of both releases that are compared together: about half a gigabyte
+PART_LINES = 1 << 20  # of both releases that are compared together: half a gigabyte
+_BATCH_LINES = 1 << 16
 _RECORD = np.dtype(
     [("shard", "<i4"), ("row", "<i8"), ("id", "<u8"), ("tokens", "<i8"), ("train", "?")]
 )
@@ -55,14 +56,14 @@ def _cut(path: Path, shards: Sequence[str], parts: Sequence[Path]) -> None:
     numbers = {shard: number for number, shard in enumerate(shards)}
     with ExitStack() as stack:
         files = [stack.enter_context(part.open("wb")) for part in parts]
-        for table in read_parts(path, _COLUMNS):
-            records = _records(table, numbers)
+        for batch in read_batches(path, _COLUMNS, rows=_BATCH_LINES):
+            records = _records(batch, numbers)
             for number, file in enumerate(files):
                 records[records["shard"] % len(files) == number].tofile(file)
 
 
-def _records(table: pa.Table, numbers: dict[str, int]) -> np.ndarray:
-    frame = pl.DataFrame(table).with_columns(
+def _records(batch: pa.RecordBatch, numbers: dict[str, int]) -> np.ndarray:
+    frame = pl.DataFrame(batch).with_columns(
         pl.col("shard").replace_strict(numbers, return_dtype=pl.Int32),
         pl.col("id").hash(),  # never stored: another version of polars hashes otherwise
         train=pl.col("file").str.starts_with(f"{BIN_NAMES['train']}-"),

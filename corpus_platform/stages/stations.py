@@ -4,6 +4,7 @@ Of a table one row is read: statistics of `row` say in which row group it is. Wh
 is for `explaining` to find out.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -34,6 +35,7 @@ __all__ = [
     "Quarantined",
     "Released",
     "Story",
+    "add_released",
     "has_value",
     "records",
     "standing",
@@ -150,15 +152,8 @@ def _row(path: Path, row: int, columns: list[str]) -> dict | None:
     return found.row(0, named=True) if len(found) else None
 
 
-def story(
-    project: Project,
-    shard: str,
-    row: int,
-    release: NamedRelease | None,
-    *,
-    of_twin: bool = False,
-) -> Story:
-    """Tell what became of a record of a shard that has been cleaned."""
+def story(project: Project, shard: str, row: int, *, of_twin: bool = False) -> Story:
+    """Tell what became of a record of a shard that has been cleaned, as far as its pack."""
     told = Story(shard, row, "undecided")
     if project.shard(shard).retired:
         told.notes.append("its shard is retired: `corpus run` makes a release without it")
@@ -166,10 +161,9 @@ def story(
     if not of_twin:
         _add_source(project, told)
     if told.state == "undecided":
-        _add_copies(project, told, release, of_twin)
+        _add_copies(project, told, of_twin)
     if told.state == "kept":
         _add_packed(project, told)
-    _add_released(project, told, release)
     return told
 
 
@@ -219,7 +213,7 @@ def _add_source(project: Project, told: Story) -> None:
         )
 
 
-def _add_copies(project: Project, told: Story, release: NamedRelease | None, of_twin: bool) -> None:
+def _add_copies(project: Project, told: Story, of_twin: bool) -> None:
     try:
         clusters = latest_clusters(project)
     except Uncleared as never:
@@ -238,10 +232,10 @@ def _add_copies(project: Project, told: Story, release: NamedRelease | None, of_
     told.state = "kept" if found["kept"] else f"{found['kind']}_copy"
     told.copies = Copies(found["cluster"], found["cluster_size"], found["similarity"])
     if not found["kept"] and not of_twin:
-        told.twin = _twin(project, found, release)
+        told.twin = _twin(project, found)
 
 
-def _twin(project: Project, found: dict, release: NamedRelease | None) -> Story:
+def _twin(project: Project, found: dict) -> Story:
     shard, row = found["twin_shard"], found["twin_row"]
     cleaned = None
     if shard in project.registry.all():
@@ -249,7 +243,7 @@ def _twin(project: Project, found: dict, release: NamedRelease | None) -> Story:
     if cleaned is None or not cleaned.numbers.get("readable") or row >= records(cleaned):
         notes = ["it is not there any more, or cannot be read"]
         return Story(shard, row, "undecided", id=found["twin_id"], notes=notes)
-    return story(project, shard, row, release, of_twin=True)
+    return story(project, shard, row, of_twin=True)
 
 
 def _cluster_row(path: Path, shard: str, row: int) -> dict | None:
@@ -280,11 +274,19 @@ def _add_packed(project: Project, told: Story) -> None:
     told.packed = Packed(SPLITS[file], int(found["tokens"].sum()), int(found["cut"].sum()), silent)
 
 
-def _add_released(project: Project, told: Story, release: NamedRelease | None) -> None:
+def add_released(project: Project, stories: Sequence[Story], release: NamedRelease | None) -> None:
+    """Tell of documents and their twins where they lie in a release, by one look at its table."""
+    every = [*stories, *(told.twin for told in stories if told.twin is not None)]
     if release is None:
-        told.notes.append("no release is in force")
+        for told in every:
+            told.notes.append("no release is in force")
         return
-    lines = lines_of(project, release, told.shard, told.row)
+    lines = lines_of(release, {(told.shard, told.row) for told in every})
+    for told in every:
+        _add_lines(project, told, release, lines.get((told.shard, told.row), []))
+
+
+def _add_lines(project: Project, told: Story, release: NamedRelease, lines: Sequence[Line]) -> None:
     if told.shard in release.excluded:
         why = release.excluded[told.shard]
         told.notes.append(f"release {release.id} leaves its shard out: {why}")

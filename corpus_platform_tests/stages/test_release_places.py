@@ -33,12 +33,12 @@ def _rows(project: Project) -> NamedRelease:
 
 def test_the_lines_of_a_document_come_in_its_order(project: Project) -> None:
     release = _rows(project)
-    assert lines_of(project, release, SHARD, 0) == [
-        Line("train-00000.bin", 0, 2, SHARD, 0, "d0", 0)
-    ]
-    assert [(p.start, p.tokens, p.offset) for p in lines_of(project, release, SHARD, 1)] == [(2, 2, 0), (4, 2, 2)]  # fmt: skip
-    assert lines_of(project, release, SHARD, 2) == []
-    assert lines_of(project, release, "2026-44/none", 0) == []
+    places = [(SHARD, 0), (SHARD, 1), (SHARD, 2), ("2026-44/none", 1)]
+    found = lines_of(release, places)
+    assert list(found) == places[:2]
+    assert found[SHARD, 0] == [Line("train-00000.bin", 0, 2, SHARD, 0, "d0", 0)]
+    assert [(p.start, p.tokens, p.offset) for p in found[SHARD, 1]] == [(2, 2, 0), (4, 2, 2)]
+    assert lines_of(release, places[3:]) == {}
 
 
 def test_a_token_file_is_known_with_and_without_its_ending(project: Project) -> None:
