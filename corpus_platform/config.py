@@ -534,6 +534,16 @@ class Settings(Section):
             )
         return self
 
+    @pydantic.model_validator(mode="after")
+    def _windows_end_in_padding(self) -> "Settings":
+        pack = self.pack
+        if self.shuffle.unit == "windows" and pack.pad_token in (pack.eos_token, pack.bos_token):
+            raise ValueError(
+                f"pack.pad_token: {pack.pad_token!r} ends or begins documents, and fills up the last"
+                " window of a shard; padding needs a token of its own"
+            )
+        return self
+
     @property
     def storage_path(self) -> Path:
         """The local artifact folder, absolute."""

@@ -60,7 +60,10 @@ def _explain(path: Path, raw: object, errors: Iterable[ErrorDetails]) -> list[st
         message = error["msg"].removeprefix("Value error, ")
         if error["type"] == "extra_forbidden":
             message = f"unknown key{_hint(str(error['loc'][-1]))}"
-        told = error["type"] == "missing" or "(got " in message
+        of_several = error["type"] == "value_error" and not error["loc"]
+        if of_several:  # sections that do not go together: the message begins with the key
+            key, _, message = message.partition(": ")
+        told = error["type"] == "missing" or "(got " in message or of_several
         lines.setdefault(key, ([], "" if told else value))[0].append(message)
     return [f"{path}: {key}: {'; or '.join(said)}{got}" for key, (said, got) in lines.items()]
 

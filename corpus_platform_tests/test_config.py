@@ -255,6 +255,8 @@ def test_a_mistake_is_answered_with_file_key_and_value(
         ("clean: {set: {too_short.min_chars: -1}}", "clean: set: too_short.min_chars: Input should be greater than or equal to 0 (got -1)"),
         ("clean: {set: {too_short.min_chars: '300'}}", "clean.set.too_short.min_chars: Input should be a valid number"),
         ("checks: {max_drop_share: {to_short: 0.2}}", "checks.max_drop_share: no rule 'to_short'"),
+        ("pack: {strategy: pad}\nshuffle: {unit: chunks}", "shuffle.unit: 'chunks' cuts streams; rows of pack.strategy 'pad' move as rows: leave it out"),
+        ("pack: {pad_token: <|endoftext|>}\nshuffle: {unit: windows}", "pack.pad_token: '<|endoftext|>' ends or begins documents, and fills up the last window"),
     ],
 )  # fmt: skip
 def test_values_that_do_not_fit_together_are_refused(text: str, said: str, tmp_path: Path) -> None:
