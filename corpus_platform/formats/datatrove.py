@@ -24,7 +24,8 @@ from pathlib import Path
 import numpy as np
 
 from corpus_platform.errors import StorageError, UsageError
-from corpus_platform.formats.export_writer import ExportWriter, WrittenFile, hashed_files
+from corpus_platform.formats.export_writer import ExportWriter
+from corpus_platform.formats.hashed_file import WrittenFile, hashed_files
 from corpus_platform.formats.token_arrays import (
     TokenFile,
     file_size,

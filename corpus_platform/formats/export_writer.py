@@ -4,115 +4,25 @@ A format's own module says which files there are and what stands in them. Names,
 publishing belong to whoever calls it: a writer writes the path that it is given.
 """
 
-import contextlib
-import hashlib
-from collections.abc import Generator, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import BinaryIO, ClassVar, NamedTuple, Self
+from typing import ClassVar
 
 import numpy as np
 
 from corpus_platform.errors import StageFailed, StorageError, UsageError
+from corpus_platform.formats.hashed_file import (
+    FilesWriter,
+    HashedFile,
+    WrittenFile,
+    check_ids,
+    checked_ends,
+    delete_files,
+)
 
-__all__ = ["ExportWriter", "HashedFile", "WrittenFile", "hashed_files"]
-
-_BLOCK = 1 << 19  # values converted at a time: they stay in the cache for the hash
-
-
-class WrittenFile(NamedTuple):
-    """A file that was written; a side file holds no tokens and no documents."""
-
-    name: str
-    bytes: int
-    sha256: str
-    tokens: int = 0
-    documents: int = 0
+__all__ = ["ExportWriter", "WrittenFile"]
 
 
-class HashedFile:
-    """A file that is hashed while it is written, or at its end where its beginning comes last."""
-
-    def __init__(self, path: Path, *, beginning_last: bool = False) -> None:
-        self.path, self.bytes = path, 0
-        self._hash = None if beginning_last else hashlib.sha256()
-        try:
-            self._file: BinaryIO = path.open("wb")
-        except OSError as error:
-            raise StorageError(f"{path}: cannot be written: {error}") from error
-
-    def write(self, data: bytes | memoryview) -> int:
-        """Write bytes; return how many."""
-        with self._told():
-            self._file.write(data)
-        if self._hash is not None:
-            self._hash.update(data)
-        self.bytes += len(data)
-        return len(data)
-
-    def write_beginning(self, data: bytes) -> None:
-        """Put bytes over the first ones of a file that is hashed at its end."""
-        assert self._hash is None
-        with self._told():
-            self._file.seek(0)
-            self._file.write(data)
-
-    @contextlib.contextmanager
-    def _told(self) -> Generator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise StorageError(f"{self.path}: cannot be written: {error}") from error
-
-    def write_array(self, values: np.ndarray, dtype: np.dtype) -> None:
-        """Write values as `dtype`, which must be able to hold them."""
-        if not len(values):
-            return  # an empty array has no memory to show
-        if values.dtype == dtype and values.flags.c_contiguous:
-            self.write(values.view(np.uint8).data)
-            return
-        block = np.empty(min(_BLOCK, len(values)), dtype)
-        for start in range(0, len(values), _BLOCK):
-            part = values[start : start + _BLOCK]
-            np.copyto(block[: len(part)], part, casting="unsafe")
-            self.write(block[: len(part)].view(np.uint8).data)
-
-    def close(self) -> None:
-        """Finish the file; to do it again does nothing."""
-        with self._told():
-            self._file.close()
-
-    def written(self, *, tokens: int = 0, documents: int = 0) -> WrittenFile:
-        """Say what was written, once it is closed."""
-        if self._hash is None:
-            with self._told(), self.path.open("rb") as file:
-                self._hash = hashlib.file_digest(file, "sha256")
-        return WrittenFile(self.path.name, self.bytes, self._hash.hexdigest(), tokens, documents)
-
-
-@contextlib.contextmanager
-def hashed_files(*paths: Path) -> Generator[list[HashedFile]]:
-    """Open files to write; they are closed after the block, and deleted where it fails."""
-    files: list[HashedFile] = []
-    try:
-        for path in paths:
-            files.append(HashedFile(path))
-        yield files
-        for file in files:
-            file.close()
-    except BaseException:
-        _delete(files)
-        raise
-
-
-def _delete(files: Sequence[HashedFile]) -> None:
-    for file in files:
-        with contextlib.suppress(StorageError):  # a full disk: the first error is told
-            file.close()
-        file.path.unlink(missing_ok=True)
-
-
-class ExportWriter:
+class ExportWriter(FilesWriter):
     """Write documents, with their control tokens in place, as files of one format.
 
     Memory is bounded by what one call hands over. As a context manager an error leaves no file, and
@@ -168,21 +78,7 @@ class ExportWriter:
 
     def abandon(self) -> None:
         """Close and delete all files."""
-        _delete(self._files)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.abandon()
+        delete_files(self._files)
 
     def _put(self, tokens: np.ndarray, ends: np.ndarray, loss: np.ndarray | None) -> None:
         """Write what was checked; `tokens` and `documents` are still those of before."""
@@ -210,14 +106,17 @@ class ExportWriter:
         """Return the ends as int64 after all checks."""
         if self._written is not None:
             raise UsageError(f"{self.target}: is closed; nothing can be appended")
-        ends = np.asarray(ends).astype(np.int64)
-        lengths = np.diff(ends, prepend=0)
-        if (lengths < 0).any() or (int(ends[-1]) if len(ends) else 0) != len(tokens):
-            raise StageFailed(
-                f"{self.target}: document ends must rise from 0 to the {len(tokens)} tokens given"
-            )
-        self._check_room(lengths, len(tokens))
-        self._check_ids(tokens, ends)
+        where = str(self.target)
+        ends = checked_ends(where, ends, len(tokens), what="document")
+        self._check_room(np.diff(ends, prepend=0), len(tokens))
+        check_ids(
+            where,
+            tokens,
+            ends,
+            vocab_size=self.vocab_size,
+            what="document",
+            before=self.documents,
+        )
         self._check_loss(loss, len(tokens))
         return ends
 
@@ -234,20 +133,6 @@ class ExportWriter:
                 f"{self.target}: {self.tokens + count} tokens; a file of {self.format} can hold"
                 f" {self.max_tokens}: begin another file before"
             )
-
-    def _check_ids(self, tokens: np.ndarray, ends: np.ndarray) -> None:
-        if not len(tokens):
-            return
-        if not np.issubdtype(tokens.dtype, np.integer):
-            raise StageFailed(f"{self.target}: token ids must be integers, found {tokens.dtype}")
-        if int(tokens.max()) < self.vocab_size and int(tokens.min()) >= 0:
-            return
-        at = int(((tokens < 0) | (tokens >= self.vocab_size)).argmax())
-        document = self.documents + int(np.searchsorted(ends, at, side="right"))
-        raise StageFailed(
-            f"{self.target}: token id {tokens[at]} in document {document} is outside the vocabulary"
-            f" 0..{self.vocab_size - 1}; was it encoded with another tokenizer?"
-        )
 
     def _check_loss(self, loss: np.ndarray | None, count: int) -> None:
         if (loss is not None) != self.has_loss:

@@ -29,7 +29,8 @@ from typing import Any, Literal  # h5py is optional; its objects have no type he
 import numpy as np
 
 from corpus_platform.errors import StorageError, UsageError
-from corpus_platform.formats.export_writer import ExportWriter, WrittenFile
+from corpus_platform.formats.export_writer import ExportWriter
+from corpus_platform.formats.hashed_file import WrittenFile
 from corpus_platform.formats.hdf5_tokens import (
     Column,
     HandleColumn,

@@ -27,7 +27,8 @@ from typing import NamedTuple
 import numpy as np
 
 from corpus_platform.errors import StorageError, UsageError
-from corpus_platform.formats.export_writer import ExportWriter, WrittenFile, hashed_files
+from corpus_platform.formats.export_writer import ExportWriter
+from corpus_platform.formats.hashed_file import WrittenFile, hashed_files
 from corpus_platform.formats.token_arrays import TokenFile, file_size, map_array, no_wrong_size
 
 __all__ = ["MegatronWriter", "index_blocks", "megatron_dtype", "merge_megatron", "open_megatron"]

@@ -173,7 +173,7 @@ class Header:
             sizes = header._sizes()
         except OSError as error:
             raise StorageError(f"{path}: cannot be read: {error}") from error
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise StorageError(f"{path}: not a token file header: {error!r}") from error
         for key, value in stated.items():
             if fields.get(key) != value:
@@ -195,14 +195,35 @@ class Header:
             if (file := values[name]) is not None:
                 values[name] = Hashed(file["bytes"], file["sha256"])
         header = cls(**values)
-        counts = header.vocab_size, header.tokens, header.documents, header.padding
+        header._check()
+        return header
+
+    def _check(self) -> None:
+        """Raise ValueError for values of a wrong type, or out of bounds."""
+        counts = self.vocab_size, self.tokens, self.documents, self.padding
         if not all(type(count) is int and count >= 0 for count in counts):
             raise ValueError(f"counts {counts}")
-        if header.row_tokens is not None and (header.row_tokens < 1 or header.pieces is None):
-            raise ValueError(f"row_tokens {header.row_tokens}, pieces {header.pieces}")
-        if header.row_tokens and header.tokens % header.row_tokens:
-            raise ValueError(f"{header.tokens} tokens are no rows of {header.row_tokens}")
-        return header
+        if self.padding > self.tokens:
+            raise ValueError(f"{self.padding} tokens of {self.tokens} are padding")
+        for name in ("eos_id", "bos_id", "pad_id"):
+            number = getattr(self, name)
+            if number is not None and not (type(number) is int and 0 <= number < self.vocab_size):
+                raise ValueError(f"{name} {number!r}, the vocabulary has {self.vocab_size} ids")
+        for file in (self.bin, self.index, self.loss, self.pieces):
+            if file is not None and not (type(file.bytes) is int and isinstance(file.sha256, str)):
+                raise ValueError(f"file {file}")
+        if not isinstance(self.tokenizer_sha256, str):
+            raise ValueError(f"tokenizer_sha256 {self.tokenizer_sha256!r}")
+        self._check_rows()
+
+    def _check_rows(self) -> None:
+        length = self.row_tokens
+        if length is None:
+            return
+        if type(length) is not int or length < 1 or self.pieces is None:
+            raise ValueError(f"row_tokens {length!r}, pieces {self.pieces}")
+        if self.tokens % length:
+            raise ValueError(f"{self.tokens} tokens are no rows of {length}")
 
 
 def _file(file: Hashed | None) -> dict[str, object] | None:

@@ -4,20 +4,22 @@ Control tokens are put in here and nowhere else, so that a document has each of 
 Names, places and atomic publishing belong to whoever calls it.
 """
 
-import dataclasses
-import hashlib
 from pathlib import Path
-from types import TracebackType
-from typing import BinaryIO, NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 
 from corpus_platform.errors import StageFailed, StorageError, UsageError
+from corpus_platform.formats.hashed_file import (
+    FilesWriter,
+    HashedFile,
+    check_ids,
+    checked_ends,
+    delete_files,
+)
 from corpus_platform.formats.token_bin import INDEX_DTYPE, PIECE_DTYPE, Hashed, Header, id_dtype
 
 __all__ = ["Policy", "RowBinWriter", "TokenBinWriter", "with_controls"]
-
-_BLOCK = 1 << 20  # bytes of a mask that is begun late, at a time
 
 
 class Policy(NamedTuple):
@@ -53,65 +55,72 @@ class Policy(NamedTuple):
             )
 
 
-class _Writer:
+class _Writer(FilesWriter):
     """What both layouts write: ids that are in the vocabulary, ends, and a mask once it is needed."""
 
-    def __init__(self, folder: Path, name: str, policy: Policy) -> None:
+    def __init__(
+        self, folder: Path, name: str, policy: Policy, *, row_tokens: int | None = None
+    ) -> None:
         policy.check(name)
         self.policy, self.name, self._folder = policy, name, folder
+        self._row_tokens = row_tokens
         self._dtype = id_dtype(policy.vocab_size)
-        self._tokens = self._documents = 0
-        self._bin = _HashedFile(folder / f"{name}.bin")
-        self._index = _HashedFile(folder / f"{name}.index")
-        self._loss: _HashedFile | None = None
+        self._tokens = self._documents = self._padding = 0
+        self._files: dict[str, HashedFile] = {}
+        for end in ("bin", "index"):
+            self._open(end)
+
+    def _open(self, end: str) -> HashedFile:
+        try:
+            self._files[end] = HashedFile(self._folder / f"{self.name}.{end}")
+        except StorageError:
+            self.abandon()
+            raise
+        return self._files[end]
 
     def abandon(self) -> None:
-        """Close the files without a NAME.json."""
-        for file in (self._bin, self._index, self._loss):
-            if file is not None:
-                file.close()
+        """Close and delete all files."""
+        delete_files([*self._files.values()])
 
     def _write(self, flat: np.ndarray, ends: np.ndarray, loss: np.ndarray | None) -> None:
         self._write_loss(loss, len(flat))
-        self._bin.write(np.ascontiguousarray(flat, dtype=self._dtype))
-        self._index.write((ends + self._tokens).astype(INDEX_DTYPE))
+        self._files["bin"].write_array(flat, self._dtype)
+        self._files["index"].write_array(ends + self._tokens, INDEX_DTYPE)
         self._tokens += len(flat)
 
     def _write_loss(self, loss: np.ndarray | None, count: int) -> None:
-        if self._loss is None:
+        file = self._files.get("loss")
+        if file is None:
             if loss is None or loss.all():
                 return
-            self._loss = _HashedFile(self._folder / f"{self.name}.loss")
-            self._write_ones(self._tokens)
+            file = self._open("loss")
+            file.write_ones(self._tokens)
         if loss is None:
-            self._write_ones(count)
+            file.write_ones(count)
         else:
-            self._loss.write(loss.astype(np.uint8))
+            file.write_array(loss.astype(np.uint8), np.dtype(np.uint8))
 
-    def _write_ones(self, count: int) -> None:
-        assert self._loss is not None
-        ones = np.ones(min(count, _BLOCK), np.uint8)
-        for start in range(0, count, _BLOCK):
-            self._loss.write(ones[: count - start])
-
-    def _header(self) -> Header:
-        return Header(
+    def close(self) -> Header:
+        """Finish all files, write NAME.json and return what it says."""
+        for file in self._files.values():
+            file.close()
+        written = {end: file.written() for end, file in self._files.items()}
+        hashed = {end: Hashed(file.bytes, file.sha256) for end, file in written.items()}
+        header = Header(
             vocab_size=self.policy.vocab_size,
             tokenizer_sha256=self.policy.tokenizer_sha256,
             eos_id=self.policy.eos_id,
             bos_id=self.policy.bos_id,
             tokens=self._tokens,
             documents=self._documents,
-            bin=self._bin.hashed,
-            index=self._index.hashed,
-            loss=None if self._loss is None else self._loss.hashed,
+            bin=hashed["bin"],
+            index=hashed["index"],
+            loss=hashed.get("loss"),
+            row_tokens=self._row_tokens,
+            pad_id=self.policy.pad_id if self._row_tokens else None,
+            padding=self._padding,
+            pieces=hashed.get("pieces"),
         )
-
-    def close(self) -> Header:
-        """Finish all files, write NAME.json and return what it says."""
-        raise NotImplementedError
-
-    def _publish(self, header: Header) -> Header:
         path = self._folder / f"{self.name}.json"
         try:
             path.write_bytes(header.to_json())
@@ -123,48 +132,29 @@ class _Writer:
         self, flat: np.ndarray, ends: np.ndarray, loss: np.ndarray | None, what: str
     ) -> np.ndarray:
         """Return the ends as int64 after what holds in both layouts is checked."""
-        ends = np.asarray(ends).astype(np.int64)
-        lengths = np.diff(ends, prepend=0)
-        if (lengths < 0).any() or int(lengths.sum()) != len(flat):
-            raise StageFailed(
-                f"{self.name}: {what} ends must rise from 0 to the {len(flat)} tokens given"
-            )
+        ends = checked_ends(self.name, ends, len(flat), what=what)
         if loss is not None and len(loss) != len(flat):
             raise StageFailed(f"{self.name}: a mask of {len(loss)} for {len(flat)} tokens")
-        if len(flat) and (int(flat.max()) >= self.policy.vocab_size or int(flat.min()) < 0):
-            at = int(((flat < 0) | (flat >= self.policy.vocab_size)).argmax())
-            raise StageFailed(
-                f"{self.name}: token id {flat[at]} in {what} {self._number(at, ends)} is"
-                f" outside the vocabulary 0..{self.policy.vocab_size - 1};"
-                " was it encoded with another tokenizer?"
-            )
+        check_ids(
+            self.name,
+            flat,
+            ends,
+            vocab_size=self.policy.vocab_size,
+            what=what,
+            before=self._entries,
+        )
         return ends
 
-    def _number(self, position: int, ends: np.ndarray) -> int:
-        return self._index.written // INDEX_DTYPE.itemsize + int(
-            np.searchsorted(ends, position, side="right")
-        )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.abandon()
+    @property
+    def _entries(self) -> int:
+        return self._files["index"].bytes // INDEX_DTYPE.itemsize
 
 
 class TokenBinWriter(_Writer):
     """Write one token file, document after document.
 
-    Memory is bounded by what one call hands over. As a context manager an error leaves no
-    NAME.json, and without an error NAME.json is there after the block.
+    Memory is bounded by what one call hands over. As a context manager an error leaves no file, and
+    without an error NAME.json is there after the block.
     """
 
     def append(self, ids: np.ndarray) -> None:
@@ -195,11 +185,6 @@ class TokenBinWriter(_Writer):
         self._write(flat, ends, loss)
         self._documents += len(ends)
 
-    def close(self) -> Header:
-        """Finish all files, write NAME.json and return what it says."""
-        self.abandon()
-        return self._publish(self._header())
-
 
 class RowBinWriter(_Writer):
     """Write one token file of rows of `row_tokens` ids; a context manager like TokenBinWriter."""
@@ -210,9 +195,9 @@ class RowBinWriter(_Writer):
                 f"{name}: rows need a length of 1 or more and a pad_id, not {row_tokens} and"
                 f" {policy.pad_id}"
             )
-        super().__init__(folder, name, policy)
-        self._row_tokens, self._padding = row_tokens, 0
-        self._pieces = _HashedFile(folder / f"{name}.pieces")
+        super().__init__(folder, name, policy, row_tokens=row_tokens)
+        self._length = row_tokens
+        self._open("pieces")
 
     def append_rows(
         self,
@@ -233,50 +218,34 @@ class RowBinWriter(_Writer):
             loss = np.ones(len(flat), np.bool_) if loss is None else loss.astype(np.bool_)
             loss &= ~padded
         self._write(flat, ends, loss)
-        self._pieces.write(np.ascontiguousarray(pieces, PIECE_DTYPE))
+        self._files["pieces"].write_array(pieces, PIECE_DTYPE)
         begun = (pieces["document"] >= 0) & (pieces["offset"] == 0)
         self._documents += int(np.count_nonzero(begun))
         self._padding += int(np.count_nonzero(padded))
 
     def _check_rows(self, flat: np.ndarray, ends: np.ndarray, pieces: np.ndarray) -> np.ndarray:
         """Return which tokens are padding."""
-        borders = np.arange(self._row_tokens, len(flat) + 1, self._row_tokens)
-        if len(flat) % self._row_tokens or not np.isin(borders, ends).all():
-            raise StageFailed(f"{self.name}: a piece reaches over a row of {self._row_tokens}")
+        borders = np.arange(self._length, len(flat) + 1, self._length)
+        if len(flat) % self._length or not np.isin(borders, ends).all():
+            raise StageFailed(f"{self.name}: a piece reaches over a row of {self._length}")
         if len(pieces) != len(ends):
             raise StageFailed(f"{self.name}: {len(pieces)} pieces for {len(ends)} ends")
         is_padding = pieces["document"] < 0
-        if (ends[is_padding] % self._row_tokens).any():
+        if (ends[is_padding] % self._length).any():
             raise StageFailed(f"{self.name}: padding before the end of a row")
         padded = np.repeat(is_padding, np.diff(ends, prepend=0))
         wrong = (flat == self.policy.pad_id) != padded
         if wrong.any():
             at = int(wrong.argmax())
-            what = "is padding" if not padded[at] else "is no padding"
+            number = self._entries + int(np.searchsorted(ends, at, side="right"))
+            what = "is padding, where a document is going on"
+            if padded[at]:
+                what = "is no padding, where a row is filled up"
             raise StageFailed(
-                f"{self.name}: token {flat[at]} of piece {self._number(at, ends)} {what}, where a"
-                f" {'document' if not padded[at] else 'row'} is"
-                f" {'going on' if not padded[at] else 'filled up'}; the pad id is"
+                f"{self.name}: token {flat[at]} of piece {number} {what}; the pad id is"
                 f" {self.policy.pad_id}"
             )
         return padded
-
-    def abandon(self) -> None:
-        """Close the files without a NAME.json."""
-        super().abandon()
-        self._pieces.close()
-
-    def close(self) -> Header:
-        """Finish all files, write NAME.json and return what it says."""
-        self.abandon()
-        header = dataclasses.replace(
-            self._header(),
-            row_tokens=self._row_tokens,
-            pad_id=self.policy.pad_id,
-            padding=self._padding,
-            pieces=self._pieces.hashed,
-        )
-        return self._publish(header)
 
 
 def with_controls(
@@ -340,35 +309,3 @@ def _check_controls(
 def _named(policy: Policy) -> str:
     ids = {"begin token": policy.bos_id, "end token": policy.eos_id}
     return " or ".join(f"{name} {value}" for name, value in ids.items() if value is not None)
-
-
-class _HashedFile:
-    """A file that is hashed while it is written."""
-
-    def __init__(self, path: Path) -> None:
-        self._path, self._hash, self.written = path, hashlib.sha256(), 0
-        try:
-            self._file: BinaryIO = path.open("wb")
-        except OSError as error:
-            raise StorageError(f"{path}: cannot be written: {error}") from error
-
-    @property
-    def hashed(self) -> Hashed:
-        return Hashed(self.written, self._hash.hexdigest())
-
-    def write(self, values: np.ndarray) -> None:
-        if not len(values):
-            return  # an empty array has no memory to show
-        data = values.view(np.uint8).data
-        try:
-            self._file.write(data)
-        except OSError as error:
-            raise StorageError(f"{self._path}: cannot be written: {error}") from error
-        self._hash.update(data)
-        self.written += len(data)
-
-    def close(self) -> None:
-        try:
-            self._file.close()
-        except OSError as error:
-            raise StorageError(f"{self._path}: cannot be written: {error}") from error

@@ -7,7 +7,7 @@ import pytest
 
 from corpus_platform.errors import StageFailed, StorageError, UsageError
 from corpus_platform.formats.datatrove import DatatroveWriter
-from corpus_platform.formats.export_writer import ExportWriter, HashedFile, hashed_files
+from corpus_platform.formats.export_writer import ExportWriter
 from corpus_platform.formats.llmc import LlmcWriter
 from corpus_platform.formats.megatron import MegatronWriter
 from corpus_platform.formats.nanogpt import NanogptWriter
@@ -121,18 +121,3 @@ def test_a_mask_is_one_or_zero_for_each_token(tmp_path: Path, loss: np.ndarray, 
         OlmoWriter(tmp_path / "o.npy", vocab_size=10, loss=True) as writer,
     ):
         writer.append(np.array([1, 2, 3]), np.array([3]), loss)
-
-
-def test_a_full_disk_is_a_storage_error_that_names_the_file() -> None:
-    large, small = HashedFile(Path("/dev/full")), HashedFile(Path("/dev/full"))
-    with pytest.raises(StorageError, match=r"/dev/full: cannot be written: .*No space left"):
-        large.write_array(np.zeros(100_000, np.uint16), np.dtype("<u2"))
-    small.write(b"x")
-    with pytest.raises(StorageError, match=r"/dev/full: cannot be written: .*No space left"):
-        small.close()
-
-
-def test_files_of_a_block_that_fails_are_gone(tmp_path: Path) -> None:
-    with pytest.raises(StorageError), hashed_files(tmp_path / "a", tmp_path / "no" / "b"):
-        pass
-    assert list(tmp_path.iterdir()) == []

@@ -94,6 +94,24 @@ def test_an_end_token_alone_counts_in_a_file_with_a_mask(tmp_path: Path) -> None
     assert loss.tolist() == [0, 0, 1]
 
 
+def test_an_error_in_the_block_leaves_no_file(tmp_path: Path) -> None:
+    with (
+        pytest.raises(StageFailed, match="token id 10 in document 1 is outside"),
+        TokenBinWriter(tmp_path, "train", ROWS) as writer,
+    ):
+        writer.append_many(np.array([1, 2]), np.array([2]), loss=np.array([True, False]))
+        writer.append(np.array([10]))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ids_that_are_no_whole_numbers_are_refused(tmp_path: Path) -> None:
+    with (
+        pytest.raises(StageFailed, match="train: token ids must be integers, found float64"),
+        TokenBinWriter(tmp_path, "train", ROWS) as writer,
+    ):
+        writer.append(np.array([1.0, 2.5]))
+
+
 def test_a_mask_of_another_length_is_refused(tmp_path: Path) -> None:
     writer = TokenBinWriter(tmp_path, "x", ROWS)
     with pytest.raises(StageFailed, match="a mask of 1 for 2 tokens"):
@@ -167,6 +185,13 @@ def test_padding_needs_a_token_of_its_own(tmp_path: Path) -> None:
         ('"row_tokens": 6', '"row_tokens": null'),
         ('"documents": 3', '"documents": -3'),
         ('"tokens": 12', '"tokens": true'),
+        ('"row_tokens": 6', '"row_tokens": 6.0'),
+        ('"padding": 2', '"padding": 13'),
+        ('"pad_id": 9', '"pad_id": 10'),
+        ('"eos_id": 0', '"eos_id": 0.0'),
+        (f'"tokenizer_sha256": "{TOKENIZER}"', '"tokenizer_sha256": 5'),
+        ('"bytes": 24', '"bytes": 24.0'),
+        ("{", "[" * 100_000),
     ],
 )
 def test_a_header_of_rows_that_disagrees_is_refused(old: str, new: str, tmp_path: Path) -> None:
