@@ -339,7 +339,7 @@ class ReleaseSettings(Section):
     keep: int = Field(
         2,
         ge=1,
-        description="Newest releases that a collection would spare; nothing is collected yet.",
+        description="Newest releases that `corpus gc` spares, whether they are in force or not.",
     )
 
 
@@ -402,6 +402,10 @@ class ChecksSettings(Section):
         description="Share of a source's documents that must outlast the near-copies of the same source and crawl; the source is the field `source` of a record, else its crawl.",
     )
 
+    max_release_shrink: Share = Field(
+        0.01,
+        description="Share of the documents of the release in force that a new one may lack and still become current; those of shards left out or retired are not counted. A setting that drops more on purpose needs a waiver of the gate shrunk.",
+    )
     min_utilisation: dict[str, Share] = Field(
         default_factory=MIN_UTILISATION.copy,
         description="Per strategy, the share of the positions of all rows that must hold tokens of documents; a strategy not named keeps its default. Web text has 1.0 with concat and best_fit, 0.4 with pad [S3].",

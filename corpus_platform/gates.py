@@ -14,7 +14,7 @@ from typing import NamedTuple
 from corpus_platform.config import MIN_UTILISATION, ChecksSettings, Waiver
 from corpus_platform.rule_settings import RULES
 
-__all__ = ["GATES", "Finding", "Gate", "blocking", "judge", "repeats", "unmeasured"]
+__all__ = ["GATES", "Finding", "Gate", "blocking", "holds_back", "judge", "repeats", "unmeasured"]
 
 Numbers = Mapping[str, float]
 
@@ -54,6 +54,9 @@ class Gate:
     description: str
     look: Callable[[Numbers, ChecksSettings], Finding]
     repeats: bool = False  # only says again that shards are left out, whose own gates failed
+    holds_back: bool = (
+        False  # only keeps an artifact from coming into force; by name it may be read
+    )
 
 
 def judge(
@@ -89,6 +92,11 @@ def unmeasured(asset: str, reason: str) -> list[Finding]:
 def repeats(name: str) -> bool:
     """Tell whether a gate of that name only says what the gates of shards have said before."""
     return any(g.repeats for gates in GATES.values() for g in gates if g.name == name)
+
+
+def holds_back(name: str) -> bool:
+    """Tell whether a gate of that name only decides what is in force, and not what may be read."""
+    return any(g.holds_back for gates in GATES.values() for g in gates if g.name == name)
 
 
 def blocking(findings: Iterable[Finding]) -> list[Finding]:
@@ -308,6 +316,22 @@ def _order(numbers: Numbers, _: ChecksSettings) -> Finding:
         f" {numbers['same_shard_neighbours_expected']:,.0f} expected"
     )
     return Finding("order", value <= SIGMAS, reason, value=value, limit=SIGMAS)
+
+
+def _shrunk(numbers: Numbers, checks: ChecksSettings) -> Finding:
+    """Hold the documents of a release against those of the one that it would replace."""
+    documents, before = numbers["documents"], numbers["documents_in_force"]
+    value, limit = max(0.0, _share(before - documents, before)), checks.max_release_shrink
+    reason = (
+        f"{documents:,.0f} documents, {before:,.0f} to match of the release in force: {value:.4f}"
+        f" fewer, limit checks.max_release_shrink {limit}; it does not become current"
+        if value > limit
+        else f"{documents:,.0f} documents, {before:,.0f} to match of the release in force"
+    )
+    few = before < checks.min_records
+    return Finding(
+        "shrunk", value <= limit, reason, value=value, limit=limit, warns=few and value > limit
+    )
 
 
 def _windows(numbers: Numbers, _: ChecksSettings) -> Finding:
@@ -639,6 +663,12 @@ GATES: dict[str, tuple[Gate, ...]] = {
             "shards are left out; it does not become current",
             "No shard is left out; a release without some becomes current only by a waiver.",
             repeats=True,
+        ),
+        Gate(
+            "shrunk",
+            "It has about as many documents as the release in force, those of shards left out or retired not counted; a smaller one becomes current only by a waiver.",
+            _shrunk,
+            holds_back=True,
         ),
     ),
 }

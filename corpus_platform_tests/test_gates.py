@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from corpus_platform.config import ChecksSettings, Waiver
-from corpus_platform.gates import GATES, Finding, blocking, judge, unmeasured
+from corpus_platform.gates import GATES, Finding, blocking, holds_back, judge, unmeasured
 
 TODAY = datetime.date(2026, 11, 30)
 SHARD = "2026-40/part-00000.jsonl"
@@ -470,3 +470,37 @@ def test_pk_09_train_files_without_a_sequence_are_told_and_block_nothing(
         f"{without:.0f} of 3 train files have no sequence of 8 tokens and the one that follows;"
         " 7 sequences in all"
     )
+
+
+@pytest.mark.parametrize(
+    ("documents", "before", "passed", "warns"),
+    [
+        (241.0, 0.0, True, False),  # the first release
+        (0.0, 0.0, True, False),
+        (1000.0, 900.0, True, False),
+        (990.0, 1000.0, True, False),
+        (989.0, 1000.0, False, False),
+        (0.0, 1000.0, False, False),
+        (50.0, 99.0, False, True),  # few
+    ],
+)
+def test_a_release_with_fewer_documents_than_the_one_in_force_is_held_back(
+    documents: float, before: float, passed: bool, warns: bool
+) -> None:
+    numbers = {"documents": documents, "documents_in_force": before}
+    judged = judge("shuffled_bins", None, numbers, checks=ChecksSettings(), waivers=(), today=TODAY)
+    found = next(f for f in judged if f.gate == "shrunk")
+    assert (found.passed, found.warns) == (passed, warns)
+
+
+def test_what_a_release_lacks_is_told_with_both_numbers() -> None:
+    numbers = {"documents": 900.0, "documents_in_force": 1200.0}
+    judged = judge("shuffled_bins", None, numbers, checks=ChecksSettings(), waivers=(), today=TODAY)
+    assert next(f for f in judged if f.gate == "shrunk").reason == (
+        "900 documents, 1,200 to match of the release in force: 0.2500 fewer, limit"
+        " checks.max_release_shrink 0.01; it does not become current"
+    )
+
+
+def test_what_holds_a_release_back_does_not_forbid_to_read_it() -> None:
+    assert [g.name for gates in GATES.values() for g in gates if holds_back(g.name)] == ["shrunk"]

@@ -179,7 +179,12 @@ def _waived(instance: dg.DagsterInstance, corpus: Corpus, found: Survey) -> list
 
 
 def _release_is_due(project: Project) -> bool:
-    """Tell whether the day has come: with `weekly`, no release was made in this calendar week."""
+    """Tell whether the day has come: with `weekly`, no release was made in this calendar week.
+
+    One that is made, and has only to come into force since a gate was waived, waits for no day.
+    """
+    if project.artifact("shuffled_bins", None) is not None:
+        return True
     last = project.last_generation("shuffled_bins", None)
     if project.settings.release.when != "weekly" or last is None:
         return True

@@ -61,7 +61,8 @@ class Stage:
     returns the numbers that the asset's gates look at; `witness` looks at what no file of the
     artifact can tell, such as a source that has changed since; `ready` whether it could be made; `unsettled` says in
     words what is still to be done after an artifact is there, such as pointing to it; `recorded`
-    returns the key of the wanted generation where another stage chose it.
+    returns the key of the wanted generation where another stage chose it; `today` measures what
+    changes without the artifact, such as what it is held against, whenever it is judged.
     """
 
     asset: str
@@ -75,6 +76,7 @@ class Stage:
     ready: Callable[["Project", str | None], None] | None = None  # raises Uncleared
     unsettled: Callable[["Project", Artifact], str | None] | None = None
     recorded: Callable[["Project", str | None], str] | None = None  # raises Uncleared
+    today: Callable[["Project", Artifact], Mapping[str, float]] | None = None
 
     def code_settings(self, project: "Project") -> Json:
         """Return the settings it takes that are the same for every shard."""
@@ -279,8 +281,12 @@ class Project:
         """Judge an artifact by the numbers in its manifest, the limits and waivers of today."""
         return self.once(
             ("findings", artifact.folder),
-            lambda: self.findings(asset, partition, artifact.numbers),
+            lambda: self.findings(asset, partition, self._numbers(asset, artifact)),
         )
+
+    def _numbers(self, asset: str, artifact: Artifact) -> Mapping[str, float]:
+        today = self.chain[asset].today
+        return artifact.numbers if today is None else {**artifact.numbers, **today(self, artifact)}
 
     def findings(
         self, asset: str, partition: str | None, numbers: Mapping[str, float]
@@ -411,7 +417,7 @@ class Making:
             raise StageFailed(f"{where}: its inputs changed while it was made; run again")
 
     def _report(self, artifact: Artifact, *, made: bool) -> Report:
-        findings = self._project.findings(self._asset, self._partition, artifact.numbers)
+        findings = self._project.findings_of(self._asset, self._partition, artifact)
         return Report(self._asset, self._partition, artifact, made, tuple(findings))
 
 

@@ -18,6 +18,7 @@ from corpus_platform.stages.bins_writing import BIN_NAMES, bin_file
 from corpus_platform.stages.packed_bins import PACKED_DOCUMENTS
 from corpus_platform.stages.project import Project
 from corpus_platform.stages.release_hashes import FOUND, HASH, hashed, hashed_windows, places
+from corpus_platform.stages.release_in_force import documents_to_match
 from corpus_platform.stages.release_order import order_numbers
 from corpus_platform.stages.release_sample import undecodable
 from corpus_platform.stages.tokenizer import TOKENIZER_FILE
@@ -56,6 +57,7 @@ def measure_release(
         "eos_count": sum(_eos_count(bin_) for bin_ in bins.values()),
         "shards_left_out": len(left_out.union(ledger["excluded"])),
         "shards": len(ledger["shards"]),
+        "documents_in_force": documents_to_match(project, folder, ledger["excluded"]),
     }
     numbers |= _order(project, documents, row_tokens, ledger["shards"])
     numbers["undecodable"] = undecodable(project, bins, documents)

@@ -18,6 +18,12 @@ from corpus_platform.stages.dedup_verdicts import latest_clusters
 from corpus_platform.stages.packed_bins import PACKED_DOCUMENTS, bin_products
 from corpus_platform.stages.project import Product, Progress, Project, Report, Stage, quiet
 from corpus_platform.stages.release_audit import DOCUMENTS, measure_release
+from corpus_platform.stages.release_in_force import (
+    current_path,
+    documents_in_force,
+    release_in_force,
+)
+from corpus_platform.stages.release_report import write_report
 from corpus_platform.stages.shuffle_units import Level
 from corpus_platform.stages.shuffling import (
     PackedShard,
@@ -31,7 +37,7 @@ from corpus_platform.stages.uncleared import check_share_left_out, left_out_inpu
 from corpus_platform.storage.artifacts import Artifact
 from corpus_platform.storage.files import canonical_json
 from corpus_platform.storage.manifest import Json
-from corpus_platform.storage.pointer import move_pointer, points_to, read_pointer
+from corpus_platform.storage.pointer import move_pointer, points_to
 from corpus_platform.storage.registry import key_order
 from corpus_platform.tokenization.encoder import load_encoder
 
@@ -39,18 +45,6 @@ __all__ = ["STAGE", "current_path", "publish_release", "release_in_force"]
 
 ASSET = "shuffled_bins"
 SETTINGS_FILE = "settings.json"
-
-
-def current_path(project: Project) -> Path:
-    """Return the small file that names the release in force."""
-    return project.store.folder(ASSET, None) / "current.json"
-
-
-def release_in_force(project: Project) -> dict[str, str] | None:
-    """Return id and path of the current release, None where there is none."""
-    path = current_path(project)
-    name = read_pointer(path).get("id")
-    return {"id": name, "path": str(path.parent / name)} if isinstance(name, str) else None
 
 
 def publish_release(project: Project, *, progress: Progress = quiet) -> Report:
@@ -63,6 +57,7 @@ def publish_release(project: Project, *, progress: Progress = quiet) -> Report:
                 splits = _write_files(project, draft, included.shards, scratch, progress)
                 products = _write_companions(project, draft, splits)
                 ledger = _ledger(included, splits)
+                products += write_report(project, draft, ledger, included.left_out)
                 decided_by = project.settings.model_dump(mode="json", include={"dedup", "split"})
                 measured = {**decided_by, "excluded": included.left_out}
                 report = making.publish(draft, products, ledger=ledger, measured=measured)
@@ -235,4 +230,5 @@ STAGE = Stage(
     inputs=_inputs,
     audit=measure_release,
     unsettled=_unsettled,
+    today=documents_in_force,
 )

@@ -8,15 +8,15 @@ from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import unquote
 
 from corpus_platform.errors import StorageError, Uncleared
 from corpus_platform.stages.dedup_verdicts import latest_path
+from corpus_platform.stages.generations import Generation, generations
 from corpus_platform.stages.project import Project
 from corpus_platform.stages.shuffled_bins import current_path
 from corpus_platform.stages.source_manifest import read_source_manifest, source_manifest_path
 from corpus_platform.storage.artifacts import Artifact
-from corpus_platform.storage.manifest import MANIFEST_NAME, Manifest, Output, read_manifest
+from corpus_platform.storage.manifest import Output
 from corpus_platform.storage.pointer import read_pointer
 
 __all__ = ["Fault", "verify_all"]
@@ -29,17 +29,6 @@ class Fault:
     asset: str
     partition: str | None
     reason: str
-
-
-@dataclass(frozen=True)
-class _Generation:
-    """A generation's folder; `manifest` is None where there is no sound one, which `reason` tells."""
-
-    asset: str
-    partition: str | None
-    folder: Path
-    manifest: Manifest | None
-    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -57,9 +46,9 @@ def verify_all(
 ) -> tuple[int, list[Fault]]:
     """Hash all stored files, and the sources; return the count of generations and the faults."""
     project.hashes.forget()
-    found = [g for asset in project.chain for g in _generations(project, asset)]
+    found = [g for asset in project.chain for g in generations(project, asset)]
     in_force = list(_in_force(project))  # before any is distrusted, which hides what depends on it
-    faults = [Fault(g.asset, g.partition, g.reason) for g in found if g.manifest is None]
+    faults = [_without_manifest(g) for g in found if g.manifest is None]
     distrusted = {(g.asset, g.folder) for g in found if g.manifest is None}
     looks = [*_file_looks(project, found), *_source_looks(project, in_force)]
     for look, reasons in _carried_out(project, looks, progress):
@@ -76,29 +65,11 @@ def verify_all(
     return len(found), sorted(faults, key=lambda f: (order.index(f.asset), f.partition or ""))
 
 
-def _generations(project: Project, asset: str) -> Iterator[_Generation]:
-    """Yield every generation folder of an asset with what its manifest says."""
-    per_shard = project.chain[asset].per_shard
-    keys = project.registry.keys()
-    shards = {project.store.folder(asset, key): key for key in keys}
-    for folder in project.store.generation_folders(asset, per_shard=per_shard):
-        partition = None
-        if per_shard:
-            home = folder.parent
-            partition = shards.get(home) or f"{unquote(home.parent.name)}/{unquote(home.name)}"
-        try:
-            manifest = read_manifest(folder / MANIFEST_NAME)
-            stored = project.store.generation(manifest.asset, manifest.partition, manifest.key)
-            reason = "" if stored == folder else f"its manifest is that of {stored}"
-        except FileNotFoundError:
-            reason = "there is no manifest"
-        except (StorageError, OSError) as error:
-            reason = str(error)
-        if reason:
-            words = f"{folder}: {reason}; if `corpus run` does not make it again, delete the folder"
-            yield _Generation(asset, partition, folder, None, words)
-        else:
-            yield _Generation(asset, partition, folder, manifest)
+def _without_manifest(found: Generation) -> Fault:
+    words = (
+        f"{found.folder}: {found.reason}; if `corpus run` does not make it again, delete the folder"
+    )
+    return Fault(found.asset, found.partition, words)
 
 
 def _in_force(project: Project) -> Iterator[tuple[str, str | None, Artifact]]:
@@ -113,7 +84,7 @@ def _in_force(project: Project) -> Iterator[tuple[str, str | None, Artifact]]:
                     yield asset, key, artifact
 
 
-def _file_looks(project: Project, found: list[_Generation]) -> Iterator[_Look]:
+def _file_looks(project: Project, found: list[Generation]) -> Iterator[_Look]:
     for generation in found:
         if generation.manifest is None:
             continue
