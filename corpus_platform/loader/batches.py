@@ -19,7 +19,9 @@ from corpus_platform.loader.orders import Order
 __all__ = ["Batch", "Batches", "Pin", "Read"]
 
 _log = logging.getLogger(__name__)
-_BLOCK = 2048  # places of an order that are found at a time
+_BLOCK = (
+    8192  # places of an order that are found at a time: of 1,024 each one costs four times as much
+)
 State = dict[str, object]
 
 

@@ -10,7 +10,7 @@ from corpus_platform.formats.token_rows import Row, row
 from corpus_platform.loader.batches import Batch
 from corpus_platform.loader.stream import Stream
 
-__all__ = ["MaskBoundary", "RowReader", "WindowReader", "line_borders"]
+__all__ = ["MaskBoundary", "RowReader", "WindowReader"]
 
 # What of a border counts for nothing: the label that is the end token (the last one of a document),
 # the label behind it (the first one of the next document), both, or neither.
@@ -32,33 +32,37 @@ class WindowReader:
     def __call__(self, starts: np.ndarray) -> Batch:
         """Return inputs and labels; both lie in one array of windows of length + 1."""
         lines = self.stream.gather(starts, self.length + 1, self.dtype)
-        borders = line_borders(self.stream, starts, self.length) if self.borders else None
+        borders = None
+        if self.borders:
+            borders = _back_to_back(
+                *self.stream.line_borders(starts, self.length), lines[:, :-1].shape
+            )
         return Batch(lines[:, :-1], lines[:, 1:], self._loss(starts), starts, borders)
 
     def _loss(self, starts: np.ndarray) -> np.ndarray:
         loss = np.ones((len(starts), self.length), np.bool_)
-        if not (self.has_loss or self.mask_boundary):
-            return loss
-        for line, start in zip(loss, starts.tolist(), strict=True):
-            if self.has_loss:
-                line[:] = self.stream.loss(start + 1, start + 1 + self.length)
+        if self.has_loss:
+            for line, start in zip(loss, (starts + 1).tolist(), strict=True):
+                line[:] = self.stream.loss(start, start + self.length)
+        if self.mask_boundary:
+            # Label i is token i + 1 of a window: that is the first one of a document where a border
+            # lies at i + 1, the last one where it lies at i + 2.
+            lines, offsets = self.stream.line_borders(starts, self.length + 2)
             if self.mask_boundary in (True, "begin"):
-                line[self._borders(start, start + self.length + 1) - start - 1] = False
+                of = offsets <= self.length
+                loss[lines[of], offsets[of] - 1] = False
             if self.mask_boundary in (True, "end") and self.control_ends:
-                line[self._borders(start + 1, start + self.length + 2) - start - 2] = False
+                of = offsets >= 2
+                loss[lines[of], offsets[of] - 2] = False
         return loss
 
-    def _borders(self, start: int, stop: int) -> np.ndarray:
-        return self.stream.borders(start, stop)
 
-
-def line_borders(stream: Stream, starts: np.ndarray, length: int) -> np.ndarray:
-    """Return the borders of documents in windows that are put back to back (int32)."""
-    found = [np.zeros(1, np.int64)]
-    for line, start in enumerate(starts.tolist()):
-        begin, end = line * length, (line + 1) * length
-        found += [stream.borders(start, start + length) - start + begin, np.array([end])]
-    return np.concatenate(found).astype(np.int32)
+def _back_to_back(lines: np.ndarray, offsets: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Return the borders of documents in lines that are put back to back, and those of the lines."""
+    count, length = shape
+    every = np.concatenate([np.arange(count + 1) * length, lines * length + offsets])
+    every.sort()
+    return every.astype(np.int32)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -101,32 +101,35 @@ class Stream:
         """Return the `length` tokens from each start on, a line for each start."""
         lines = np.empty((len(starts), length), dtype)
         numbers = self.offsets.searchsorted(starts, side="right") - 1
-        inside = starts + length <= self.offsets[numbers + 1]
-        for number in np.unique(numbers[inside]).tolist():
-            chosen = np.flatnonzero(inside & (numbers == number))
-            self._gather_part(lines, chosen, number, starts[chosen] - self.offsets[number])
-        for line in np.flatnonzero(~inside).tolist():
-            start = int(starts[line])
-            lines[line] = self.get_slice(start, start + length)
+        places = starts - self.offsets[numbers]
+        windows = self._windows_of(numbers, places, length)
+        if windows is not None:
+            np.copyto(lines, windows[places])
+            return lines
+        # Files apart: line by line is faster than gathering the lines of each file.
+        whole = places + length <= self.offsets[numbers + 1] - self.offsets[numbers]
+        tokens = {number: self.part(number).tokens for number in set(numbers.tolist())}
+        found = zip(numbers.tolist(), places.tolist(), whole.tolist(), strict=True)
+        for line, (number, at, is_whole) in enumerate(found):
+            if is_whole:
+                lines[line] = tokens[number][at : at + length]
+            else:
+                lines[line] = self.get_slice(int(starts[line]), int(starts[line]) + length)
         return lines
 
-    def _gather_part(
-        self, lines: np.ndarray, chosen: np.ndarray, number: int, places: np.ndarray
-    ) -> None:
-        """Fill some lines from one file."""
-        tokens, length = self.part(number).tokens, lines.shape[1]
-        if not isinstance(tokens, np.ndarray):  # of HDF5, which has slices only
-            for line, at in zip(chosen.tolist(), places.tolist(), strict=True):
-                lines[line] = tokens[at : at + length]
-            return
-        windows = self._windows.get((number, length))
-        if windows is None:
+    def _windows_of(
+        self, numbers: np.ndarray, places: np.ndarray, length: int
+    ) -> np.ndarray | None:
+        """Return all windows of the one file that holds some; None where none does so alone."""
+        if not len(numbers) or numbers.min() != (number := int(numbers.max())):
+            return None
+        tokens = self.part(number).tokens
+        if not isinstance(tokens, np.ndarray) or int(places.max()) + length > len(tokens):
+            return None  # those of HDF5 have slices only
+        if (number, length) not in self._windows:
             windows = np.lib.stride_tricks.sliding_window_view(tokens, length)
             self._windows[number, length] = windows
-        if len(chosen) == len(lines):  # not lines[chosen]: that would be a copy of all more
-            np.copyto(lines, windows[places])
-        else:
-            lines[chosen] = windows[places]
+        return self._windows[number, length]
 
     def borders(self, start: int, stop: int) -> np.ndarray:
         """Return where documents end in the open interval (start, stop): ascending, each once.
@@ -142,7 +145,43 @@ class Stream:
             end = min(stop - offset, self.parts[number].tokens + 1)
             found.append(self._borders_of(number, begin, end) + offset)
             number, begin = number + 1, 0
-        return np.unique(np.concatenate(found)) if found else _NONE
+        borders = _joined(found, _NONE.dtype)
+        twice = len(borders) > 1 and (borders[1:] == borders[:-1]).any()  # by an empty document
+        return np.unique(borders) if twice else borders
+
+    def line_borders(self, starts: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return all `borders` of (start, start + length) for many starts: lines, and offsets in them."""
+        numbers = self.offsets.searchsorted(starts, side="right") - 1
+        places = starts - self.offsets[numbers]
+        # Nothing of the next file but its begin, which is a border of this one.
+        inside = places + length - 1 <= self.offsets[numbers + 1] - self.offsets[numbers]
+        found = [(_NONE, _NONE)]
+        for number in set(numbers[inside].tolist()):
+            chosen = np.flatnonzero(inside & (numbers == number))
+            found.append(self._line_borders_of(number, chosen, places[chosen], length))
+        for line in np.flatnonzero(~inside).tolist():
+            start = int(starts[line])
+            offsets = self.borders(start, start + length) - start
+            found.append((np.full(len(offsets), line), offsets))
+        lines, offsets = (np.concatenate(part) for part in zip(*found, strict=True))
+        order = np.lexsort((offsets, lines))
+        lines, offsets = lines[order], offsets[order]
+        new = np.ones(len(lines), np.bool_)  # empty documents end where the one before them does
+        new[1:] = (lines[1:] != lines[:-1]) | (offsets[1:] != offsets[:-1])
+        return lines[new], offsets[new]
+
+    def _line_borders_of(
+        self, number: int, lines: np.ndarray, places: np.ndarray, length: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        ends = self.part(number).ends
+        if ends is None:
+            return _NONE, _NONE
+        first = ends.searchsorted(places.astype(ends.dtype), side="right")
+        after = ends.searchsorted((places + length).astype(ends.dtype), side="left")
+        counts = np.maximum(after - first, 0)
+        before = np.cumsum(counts) - counts
+        entries = np.arange(int(counts.sum())) + np.repeat(first - before, counts)
+        return np.repeat(lines, counts), ends[entries].astype(np.int64) - np.repeat(places, counts)
 
     def _borders_of(self, number: int, begin: int, end: int) -> np.ndarray:
         ends = self.part(number).ends

@@ -59,6 +59,23 @@ def test_borders_are_the_ends_of_documents_inside(parts: Files, data: st.DataObj
     assert stream.borders(start, stop).tolist() == [b for b in range(start + 1, stop) if b in every]
 
 
+@few
+@given(files, st.data())
+def test_borders_of_many_windows_are_those_of_each(parts: Files, data: st.DataObject) -> None:
+    """Windows may reach over the end by one token: the label behind the last input."""
+    stream = stream_of(*parts)
+    length = data.draw(st.integers(1, 9))
+    last = min(len(stream) + 1 - length, len(stream) - 1)
+    starts = data.draw(st.lists(st.integers(0, max(0, last)), max_size=5 if last >= 0 else 0))
+    lines, offsets = stream.line_borders(np.array(starts, np.int64), length)
+    expected = [
+        (line, border - start)
+        for line, start in enumerate(starts)
+        for border in stream.borders(start, start + length).tolist()
+    ]
+    assert list(zip(lines.tolist(), offsets.tolist(), strict=True)) == expected
+
+
 def test_tokens_count_where_no_file_has_a_mask_for_them() -> None:
     stream = stream_of([[1, 2]], [[3, 4]], masks=[None, [0, 1]])
     assert stream.loss(0, 4).tolist() == [True, True, False, True]

@@ -71,7 +71,7 @@ EPOCHS = """
 def test_batches_and_states_are_those_without_torch(
     release: Release, python: str, tmp_path: Path, options: dict[str, Any]
 ) -> None:
-    settings = {"batch": 3, "seed": 1, "jitter": True}
+    settings: dict[str, Any] = {"batch": 3, "seed": 1, "jitter": True}
     batches = release.windows(2, **settings).shard(1, 2)
     expected = [[b.x.tolist(), b.y.tolist(), batches.state()] for _ in range(2) for b in batches]
     script = tmp_path / "epochs.py"  # a file: processes that are spawned read it again
