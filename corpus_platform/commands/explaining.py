@@ -38,7 +38,8 @@ def explain(config_file: Path, what: str, release: str | None, *, as_json: bool)
     project = open_project(load_settings(config_file), read_only=True)
     found = explain_document(project, what, release=release, progress=_looking)
     if as_json:
-        click.echo(json.dumps(explain_json(found), indent=1, ensure_ascii=False))
+        whole = json.dumps(explain_json(found), indent=1, ensure_ascii=False)
+        click.echo(whole.encode("utf-8", "backslashreplace"))
     else:
         console = standard_output()
         for line in explain_lines(found):

@@ -56,7 +56,8 @@ class Index:
 
 
 def _hash(kind: Kind, value: str) -> int:
-    return xxh3_64_intdigest(value.encode(), seed=_SEEDS[kind])
+    # A value from a command line may have bytes that are no UTF-8, which no document has.
+    return xxh3_64_intdigest(value.encode("utf-8", "surrogatepass"), seed=_SEEDS[kind])
 
 
 def shard_folder(project: Project, kind: str, shard: str) -> Path:

@@ -36,6 +36,7 @@ from corpus_platform.storage.artifacts import Artifact
 __all__ = ["MOST", "Explanation", "explain"]
 
 MOST = 20  # documents of one id or URL that are told of
+MOST_DIGITS = 18  # of a row or an offset: they are 64 bits
 _TOKEN_FILE = re.compile(r"(train|val)-\d{5,}(\.bin)?")
 Told = Callable[[int, int], None]  # shards looked at, of all
 
@@ -83,7 +84,7 @@ def explain(
 def _explained(project: Project, asked: str, release: str | None, progress: Told) -> Explanation:
     pinned = _release(project, release)
     before, _, number = asked.rpartition(":")
-    if before and number.isascii() and number.isdigit():
+    if before and number.isascii() and number.isdigit() and len(number) <= MOST_DIGITS:
         if before in project.registry.all():
             return _record(project, asked, before, int(number), pinned)
         if pinned and is_token_file(before, pinned):

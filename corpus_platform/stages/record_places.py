@@ -15,9 +15,10 @@ from corpus_platform.errors import DamagedShard
 from corpus_platform.formats.compression import sniff
 from corpus_platform.formats.shard import read_shard
 from corpus_platform.stages.document_index import kept_file, shard_folder
-from corpus_platform.stages.members import member_names
+from corpus_platform.stages.members import legible, member_names
 from corpus_platform.stages.project import Project
 from corpus_platform.storage.artifacts import Artifact
+from corpus_platform.storage.transfer import shown
 
 __all__ = ["RecordPlace", "find_record"]
 
@@ -51,7 +52,9 @@ def find_record(project: Project, shard: str, raw: Artifact, row: int) -> Record
         return None
     first, member, own, shift = table[:, at].tolist()
     own_row = row - first + own
-    return RecordPlace(names[member], entry.members[member].location, own_row, own_row + shift)
+    origin = entry.members[member]
+    source = shown(origin.location) if origin.path is None else legible(origin.location)
+    return RecordPlace(names[member], source, own_row, own_row + shift)
 
 
 def _bytes_to_read(members: Sequence[Path]) -> int:

@@ -46,3 +46,7 @@ def test_what_is_not_there_ends_with_1_and_a_wrong_release_with_2(finished: Path
     assert result.exit_code == 1
     assert json.loads(result.stdout)["documents"] == []
     assert _explain(finished, "short", "--release", "previous").exit_code == 2
+    for odd in ("a\udcff/b", f"{SHARDS[0]}:{'9' * 5000}", ":5", "", "\x1b[2J"):
+        assert _explain(finished, odd).exit_code == 1
+        result = _explain(finished, odd, "--json")
+        assert (result.exit_code, "\x1b" in result.output) == (1, False)
