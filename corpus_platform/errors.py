@@ -8,6 +8,8 @@
     │   └── DamagedShard   the bytes of a shard cannot be read as they are  exit 1
     ├── Busy               another process makes the same thing             exit 3
     └── StageFailed        a stage or its machine failed                    exit 3
+        ├── EngineFailed   a fast engine cannot read a tokenizer or a text  exit 3
+        │   └── EnginesDiffer   a fast engine made other ids than the reference
         └── StorageError   a store could not be read or written             exit 3
             └── SourceRefused   a source answered that it will not give a file
 
@@ -23,6 +25,8 @@ __all__ = [
     "Busy",
     "CorpusError",
     "DamagedShard",
+    "EngineFailed",
+    "EnginesDiffer",
     "MissingExtra",
     "SettingsError",
     "SourceRefused",
@@ -105,6 +109,24 @@ class Busy(CorpusError):
 
 class StageFailed(CorpusError):
     """A stage could not finish for a reason that lies in code or machine."""
+
+
+class EngineFailed(StageFailed):
+    """An engine that is not the reference cannot read a tokenizer, or gave up on a text.
+
+    Who has the reference goes on with it.
+    """
+
+
+class EnginesDiffer(EngineFailed):
+    """An engine made other ids than the reference, of `count` documents of a sample."""
+
+    def __init__(self, reason: str, count: int) -> None:
+        self.count = count
+        super().__init__(reason)
+
+    def __reduce__(self) -> tuple:
+        return type(self), (str(self), self.count)
 
 
 class StorageError(StageFailed):

@@ -9,6 +9,8 @@ from corpus_platform.errors import (
     Busy,
     CorpusError,
     DamagedShard,
+    EngineFailed,
+    EnginesDiffer,
     MissingExtra,
     SettingsError,
     StageFailed,
@@ -32,6 +34,8 @@ DAMAGED = DamagedShard(SHARD, reason="the stream ends early", offset=4711)
         (DAMAGED, 1),
         (Busy("x"), 3),
         (StageFailed("x"), 3),
+        (EngineFailed("x"), 3),
+        (EnginesDiffer("x", 2), 3),
         (StorageError("x"), 3),
         (CorpusError("x"), 3),
     ],
@@ -54,7 +58,9 @@ def test_a_damaged_shard_is_a_refusal_by_the_gate_readable() -> None:
 
 
 @pytest.mark.parametrize(
-    "error", [REFUSED, DAMAGED, StorageError("a: b"), SettingsError("c"), Busy("d")], ids=repr
+    "error",
+    [REFUSED, DAMAGED, StorageError("a: b"), SettingsError("c"), Busy("d"), EnginesDiffer("e", 3)],
+    ids=repr,
 )
 def test_an_error_comes_out_of_a_pickle_as_it_went_in(error: CorpusError) -> None:
     again = pickle.loads(pickle.dumps(error))

@@ -16,7 +16,7 @@ from typing import Generic, Literal, TypeVar
 import numpy as np
 
 from corpus_platform.engines.local import cores
-from corpus_platform.errors import CorpusError, MissingExtra, SettingsError
+from corpus_platform.errors import EngineFailed, EnginesDiffer, MissingExtra, SettingsError
 from corpus_platform.packing.shuffle import document_keys
 from corpus_platform.stages.fast_engine import (
     FAST,
@@ -39,13 +39,12 @@ from corpus_platform.tokenization.encoder import (
     take_threads,
 )
 from corpus_platform.tokenization.exactness import differing
-from corpus_platform.tokenization.fast import EngineFailed, load_fast
+from corpus_platform.tokenization.fast import load_fast
 
 __all__ = [
     "Choice",
     "Encode",
     "Encoding",
-    "EnginesDiffer",
     "ShardCheck",
     "Written",
     "encode_shard",
@@ -95,14 +94,6 @@ class Written(Generic[T]):
         """Return what made the tokens, for the part of a manifest that is no content."""
         versions = {name: version(name) for name in {REFERENCE, self.engine}}
         return {"encoder": {"engine": self.engine, "versions": versions}}
-
-
-class EnginesDiffer(CorpusError):
-    """The fast engine made other ids than the reference, of `count` documents of a sample."""
-
-    def __init__(self, first: str, count: int) -> None:
-        self.count = count
-        super().__init__(first)
 
 
 def open_encoding(
@@ -185,11 +176,10 @@ def encode_shard(
             return Written(write(check.encode), encoding.engine, 0)
         except EngineFailed as error:
             _log.warning("%s is encoded again by the reference: %s", shard, error)
-        except EnginesDiffer as error:
-            _log.warning("%s is encoded again by the reference: %s", shard, error)
-            if encoding.record is not None:
-                retire(encoding.record, f"{shard}: {error}")
-            differences = error.count
+            if isinstance(error, EnginesDiffer):
+                differences = error.count
+                if encoding.record is not None:
+                    retire(encoding.record, f"{shard}: {error}")
     reference = encoding.by_reference()
     value = write(lambda rows, texts, metas: reference.documents(texts, metas))
     return Written(value, REFERENCE, differences)

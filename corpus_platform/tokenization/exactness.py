@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from corpus_platform.errors import EngineFailed
 from corpus_platform.tokenization.acceptance import HOSTILE
 from corpus_platform.tokenization.encoder import Encoded, Encoder, HuggingFaceEncoder
-from corpus_platform.tokenization.fast import EngineFailed
 
 __all__ = ["VERSION", "Difference", "differing", "first_difference", "sweep"]
 

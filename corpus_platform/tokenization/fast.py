@@ -10,7 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
-from corpus_platform.errors import MissingExtra, StageFailed
+from corpus_platform.errors import EngineFailed, MissingExtra
 from corpus_platform.tokenization.encoder import (
     Encoded,
     HuggingFaceEncoder,
@@ -18,15 +18,11 @@ from corpus_platform.tokenization.encoder import (
     is_cuttable,
 )
 
-__all__ = ["EngineFailed", "FastEncoder", "load_fast"]
+__all__ = ["FastEncoder", "load_fast"]
 
 # The engine takes up to 61 bytes of memory per character of a call (random code points; 6 of
 # ordinary text), beside a cache of at most 128 MB: this bounds a call to about 64 MB.
 BATCH_CHARS = 1 << 20
-
-
-class EngineFailed(StageFailed):
-    """The fast engine cannot read a tokenizer, or gave up on a text."""
 
 
 class _Engine(Protocol):

@@ -99,9 +99,14 @@ def test_an_error_in_the_block_leaves_no_file(tmp_path: Path) -> None:
         pytest.raises(StageFailed, match="token id 10 in document 1 is outside"),
         TokenBinWriter(tmp_path, "train", ROWS) as writer,
     ):
-        writer.append_many(np.array([1, 2]), np.array([2]), loss=np.array([True, False]))
-        writer.append(np.array([10]))
+        _write_a_bad_id(writer)
     assert list(tmp_path.iterdir()) == []
+
+
+def _write_a_bad_id(writer: TokenBinWriter) -> None:
+    """Write into all three files, then what cannot be written."""
+    writer.append_many(np.array([1, 2]), np.array([2]), loss=np.array([True, False]))
+    writer.append(np.array([10]))
 
 
 def test_ids_that_are_no_whole_numbers_are_refused(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import polars as pl
 import pytest
 
 from corpus_platform.config import SPECIAL_TOKENS
-from corpus_platform.errors import MissingExtra, SettingsError
+from corpus_platform.errors import EngineFailed, MissingExtra, SettingsError
 from corpus_platform.settings_file import load_settings
 from corpus_platform.stages import encoding as module
 from corpus_platform.stages import fast_engine
@@ -36,7 +36,7 @@ from corpus_platform.stages.tokenizer import train_tokenizer
 from corpus_platform.storage.artifacts import Artifact
 from corpus_platform.tokenization import exactness
 from corpus_platform.tokenization.encoder import Encoder, HuggingFaceEncoder
-from corpus_platform.tokenization.fast import EngineFailed, load_fast
+from corpus_platform.tokenization.fast import load_fast
 from corpus_platform_tests.stages.near_copies import cluster, new_corpus, prose
 from corpus_platform_tests.tokenization.altered import AlteredEncoder
 

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from corpus_platform.config import SPECIAL_TOKENS
+from corpus_platform.errors import EngineFailed
 from corpus_platform.tokenization import exactness
 from corpus_platform.tokenization.encoder import Encoded, Encoder, HuggingFaceEncoder, load_encoder
 from corpus_platform.tokenization.exactness import Difference, differing, sweep
-from corpus_platform.tokenization.fast import EngineFailed, load_fast
+from corpus_platform.tokenization.fast import load_fast
 from corpus_platform_tests.tokenization.altered import AlteredEncoder
 from corpus_platform_tests.tokenization.trained import cat_encoder, trained
 

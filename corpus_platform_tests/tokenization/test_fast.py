@@ -12,11 +12,11 @@ import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corpus_platform.errors import MissingExtra, StageFailed
+from corpus_platform.errors import EngineFailed, MissingExtra, StageFailed
 from corpus_platform.tokenization import encoder as module
 from corpus_platform.tokenization.acceptance import HOSTILE
 from corpus_platform.tokenization.encoder import Encoder
-from corpus_platform.tokenization.fast import BATCH_CHARS, EngineFailed, FastEncoder, load_fast
+from corpus_platform.tokenization.fast import BATCH_CHARS, FastEncoder, load_fast
 from corpus_platform_tests.tokenization.trained import EOS, cat_encoder, trained
 
 pytest.importorskip("fastokens", reason="needs corpus-platform[fast]")
