@@ -21,6 +21,7 @@ from corpus_platform.formats.token_bin import open_token_bin
 __all__ = ["TokenFile", "faults", "open_tokens"]
 
 _BLOCK = 1 << 22  # tokens that are looked at together: 16 MB of 4-byte ids
+_DOCUMENTS = 1 << 18  # whose ends are
 _HEADER_BYTES = 1 << 16  # of NAME.json, which has less than 2,000
 
 
@@ -198,14 +199,28 @@ def _eos_faults(file: TokenFile) -> list[str]:
     """Count the documents that do not end in the end token, and name the first."""
     if file.eos_id is None or file.ends is None or file.row_tokens is not None:
         return []
-    count, first = 0, 0
-    for start, block in _blocks(file):
-        low, high = np.searchsorted(file.ends, [start, start + len(block)], side="right")
-        ends = np.asarray(file.ends[low:high]).astype(np.int64)
-        lacking = block[ends - 1 - start] != file.eos_id
+    count, first, before = 0, 0, 0
+    for start in range(0, len(file.ends), _DOCUMENTS):
+        ends = np.asarray(file.ends[start : start + _DOCUMENTS]).astype(np.int64)
+        lacking = np.diff(ends, prepend=before) == 0  # an empty document ends in nothing
+        before = int(ends[-1])
+        lacking[~lacking] = _last_tokens(file, ends[~lacking]) != file.eos_id
         if lacking.any() and not count:
-            first = int(low) + int(lacking.argmax())
+            first = start + int(lacking.argmax())
         count += int(np.count_nonzero(lacking))
     if not count:
         return []
     return [f"{count} documents do not end in the end token {file.eos_id}, the first is {first}"]
+
+
+def _last_tokens(file: TokenFile, ends: np.ndarray) -> np.ndarray:
+    """Return the token before each of these ends, which rise; tokens are read in blocks."""
+    parts = [np.empty(0, np.int64)]
+    at = 0
+    while at < len(ends):
+        start = int(ends[at]) - 1
+        after = int(np.searchsorted(ends, start + _BLOCK, side="right"))
+        block = np.asarray(file.tokens[start : int(ends[after - 1])])
+        parts.append(block[ends[at:after] - 1 - start])
+        at = after
+    return np.concatenate(parts)

@@ -188,7 +188,11 @@ GOOD = TokenFile(
         ),
         (
             {"ends": np.array([0, 2, 4, 6])},
-            ["2 documents do not end in the end token 0, the first is 1"],
+            ["3 documents do not end in the end token 0, the first is 0"],
+        ),
+        (
+            {"ends": np.array([3, 5, 5, 6])},  # the third is empty: the end token is of the second
+            ["1 documents do not end in the end token 0, the first is 2"],
         ),
         ({"eos_id": None, "ends": np.array([2, 4, 6])}, []),
         ({"row_tokens": 2, "ends": np.array([2, 4, 6])}, []),
