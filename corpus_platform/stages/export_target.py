@@ -194,7 +194,7 @@ class State:
         self.identity: dict[str, object] | None = None
         self.files: dict[str, ExportedFile] = {}
         lines = list(self._lines())
-        if lines and isinstance(lines[0], dict) and "export" in lines[0]:
+        if lines and isinstance(lines[0], dict) and isinstance(lines[0].get("export"), dict):
             self.identity = lines[0]["export"]
             for line in lines[1:]:
                 with contextlib.suppress(TypeError):
@@ -203,7 +203,7 @@ class State:
 
     def _lines(self) -> Iterator[Any]:
         for line in (read_if_there(self._path) or b"").split(b"\n"):
-            with contextlib.suppress(ValueError):  # torn: the file is made again
+            with contextlib.suppress(ValueError, RecursionError):  # torn: the file is made again
                 yield json.loads(line)
 
     def begin(self, identity: Mapping[str, object], files: Sequence[ExportedFile]) -> None:

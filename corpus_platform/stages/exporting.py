@@ -5,6 +5,7 @@ release, and then gets its name: a killed export leaves nothing half, and the sa
 """
 
 import json
+import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -151,10 +152,11 @@ def _target(
     project: Project, release: PinnedRelease, name: FormatName, options: ExportOptions
 ) -> Target:
     exports = project.settings.storage_path / "exports"
+    if options.to is None:
+        return Folder(exports / f"{release.id}-{name}")
     if not options.is_remote:
-        default = exports / f"{release.id}-{name}"
-        return Folder(Path(options.to).absolute() if options.to is not None else default)
-    assert options.to is not None
+        _check_outside(Path(options.to), project.settings.storage_path, exports)
+        return Folder(Path(options.to).absolute())
     return Prefix(
         options.to,
         options.local_scratch or exports,
@@ -162,6 +164,17 @@ def _target(
         connect=lambda: _connected(project),
         block_bytes=options.upload_block_bytes or UPLOAD_BLOCK_BYTES,
     )
+
+
+def _check_outside(folder: Path, storage: Path, exports: Path) -> None:
+    """Raise UsageError for a folder among the artifacts, where it would be taken for one."""
+    real = Path(os.path.realpath(folder))
+    within, free = (Path(os.path.realpath(path)) for path in (storage, exports))
+    if real.is_relative_to(within) and not (real != free and real.is_relative_to(free)):
+        raise UsageError(
+            f"--to {folder}: lies in the storage folder {storage}, whose other folders are the"
+            f" platform's own; name one in {exports}, or outside"
+        )
 
 
 def _connected(project: Project) -> Any:
@@ -255,8 +268,14 @@ class _Export:
     ) -> None:
         """Clear what a killed export left, and note what this one is."""
         self._target.close(finished=False)
-        self._target.scratch.mkdir(parents=True)
-        state.begin(self._identity(), list(known.values()))
+        try:
+            self._target.scratch.mkdir(parents=True)
+            state.begin(self._identity(), list(known.values()))
+        except OSError as error:
+            raise StorageError(
+                f"{self._target.scratch.parent}: nothing can be written there: {error}; name another"
+                " place, or make room"
+            ) from error
         if changes_release and self._name != "hdf5":  # it is damaged, and is made whole again
             self._target.remove(EXPORT_NAME)
 

@@ -383,6 +383,34 @@ def test_nothing_is_written_where_something_else_lies(small: Project, tmp_path: 
     assert os.listdir(tmp_path / "mine") == ["train.bin"]
 
 
+@pytest.mark.parametrize("place", ["data/releases/mine", "data/new", "data/exports", "link/x"])
+def test_artifacts_and_exports_do_not_lie_in_one_folder(small: Project, place: str) -> None:
+    """A folder among the artifacts that is none makes `corpus verify` complain of it for ever."""
+    base = small.settings.base
+    (base / "link").symlink_to(base / "data" / "releases")
+    with pytest.raises(UsageError, match=r"lies in the storage folder .*/exports, or outside"):
+        _export(small, "llmc", base / place)
+    assert _export(small, "llmc", base / "data" / "exports" / "mine").written > 0
+    assert _export(small, "llmc", base / "database").written > 0
+
+
+def test_a_place_where_nothing_can_be_written_is_named(small: Project, tmp_path: Path) -> None:
+    (tmp_path / "to").mkdir()
+    (tmp_path / "to" / ".export-parts").symlink_to(tmp_path)
+    with pytest.raises(StorageError, match=r"to: nothing can be written there: .*File exists"):
+        _export(small, "llmc", tmp_path / "to")
+    assert os.listdir(tmp_path / "to") == [".export-parts"]
+
+
+@pytest.mark.parametrize("noted", ['{"export": 5}', "[" * 9999, ""], ids=["other", "deep", "empty"])
+def test_notes_of_an_export_that_say_nothing_are_written_again(
+    noted: str, small: Project, tmp_path: Path
+) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / ".export-state.jsonl").write_text(noted)
+    assert _export(small, "nanogpt", tmp_path / "out").written == 4  # with the tokenizer
+
+
 @pytest.mark.parametrize(
     ("name", "options", "words"),
     [
