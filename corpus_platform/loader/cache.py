@@ -7,7 +7,7 @@ cache, and one of them fetches for all.
 
 import contextlib
 import fcntl
-import os
+import uuid
 from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import TypeVar
@@ -47,6 +47,8 @@ class RemoteRelease:
         self.folder = cache / name
         self.folder.mkdir(exist_ok=True)
         with self._alone():
+            for left in self.folder.glob("*.part"):  # by a process that was killed
+                left.unlink()
             self.listing = self._manifest(content)
 
     def bring(self, files: Mapping[str, Hashed], *, hashed: bool) -> None:
@@ -93,7 +95,7 @@ class RemoteRelease:
 
     def _bring(self, name: str, target: Path, check: Callable[[Path], Read]) -> Read:
         """Fetch a file and put it in its place when `check` does not raise; return what that says."""
-        part = target.with_name(f"{target.name}.{os.getpid()}.part")
+        part = target.with_name(f"{target.name}.{uuid.uuid4().hex}.part")
         try:
             self._fetch(name, part)
             said = check(part)

@@ -2,8 +2,8 @@
 
 import json
 import shutil
-import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,7 @@ import pytest
 from corpus_platform.errors import StorageError, UsageError
 from corpus_platform.loader.opening import open_release
 from corpus_platform_tests.loader.test_opening import TOKENS, flip, made
+from corpus_platform_tests.s3_server import BUCKET, S3Server
 
 URL = "s3://bucket/corpus/releases"
 OF_TRAIN = [
@@ -153,6 +154,16 @@ def test_an_error_of_the_fetch_goes_through_and_leaves_nothing_behind(
     assert list((tmp_path / "cache").rglob("*.part")) == []
 
 
+def test_what_a_killed_fetch_left_behind_is_removed(
+    elsewhere: Elsewhere, name: str, tmp_path: Path
+) -> None:
+    left = tmp_path / name / "train-00000.bin.0.part"
+    left.parent.mkdir()
+    left.write_bytes(b"half")
+    open_release(f"{URL}/current.json", fetch=elsewhere.fetch, cache=tmp_path)
+    assert not left.exists()
+
+
 def test_a_pointer_that_names_another_content_is_refused(
     elsewhere: Elsewhere, name: str, tmp_path: Path
 ) -> None:
@@ -167,14 +178,12 @@ def test_two_processes_that_share_a_cache_fetch_once(
 ) -> None:
     """Threads here: the lock is of the open file, so it holds between them too."""
 
-    def one() -> None:
-        open_release(f"{URL}/current.json", fetch=elsewhere.fetch, cache=tmp_path / "cache")
+    def one(number: int) -> int:
+        at = tmp_path / "cache"
+        return len(open_release(f"{URL}/current.json", fetch=elsewhere.fetch, cache=at))
 
-    threads = [threading.Thread(target=one) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as pool:
+        assert [*pool.map(one, range(4))] == [13] * 4
     asked = [asked for asked in elsewhere.asked if asked != "current.json"]
     assert sorted(asked) == sorted(f"{name}/{n}" for n in OF_TRAIN)
 
@@ -184,3 +193,23 @@ def test_the_loader_itself_knows_no_addresses(tmp_path: Path) -> None:
         open_release(f"{URL}/current.json")
     with pytest.raises(UsageError, match=r"cache="):
         open_release(f"{URL}/current.json", fetch=lambda name, target: None)
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("s3")
+@pytest.mark.usefixtures("s3_keys")
+def test_a_release_in_a_real_s3_server_is_read_by_three_lines_of_the_caller(
+    elsewhere: Elsewhere, name: str, weed: S3Server, tmp_path: Path
+) -> None:
+    for path in elsewhere.folder.rglob("*.*"):
+        key = f"corpus/releases/{path.relative_to(elsewhere.folder)}"
+        weed.client.upload_file(str(path), BUCKET, key)
+
+    def fetch(name: str, target: Path) -> None:
+        weed.client.download_file(BUCKET, f"corpus/releases/{name}", str(target))
+
+    address = f"s3://{BUCKET}/corpus/releases/current.json"
+    for _ in range(2):
+        release = open_release(address, fetch=fetch, cache=tmp_path / "cache", verify="sha256")
+        assert release.get_slice(0, 13).tolist() == TOKENS
+    assert release.id == name
