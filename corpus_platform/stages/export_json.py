@@ -76,16 +76,40 @@ def read_export(data: bytes, where: str) -> Finished:
             raise ValueError(f"version {said['version']}, {VERSION} is read")
         files = [ExportedFile(**file) for file in said["files"]]
         for file in files:
-            if PurePosixPath(file.path).is_absolute() or ".." in PurePosixPath(file.path).parts:
-                raise ValueError(f"path {file.path!r} leads out of the folder")
+            _check_file(file)
         identity = {
             "format": said["format"],
             "release": said["release"]["content"],
             "options": said["options"],
         }
         ids = said["dtype"], said["vocab_size"], said["eos_id"]
+        _check_ids(*ids)
         return Finished(identity, {file.path: file for file in files}, *ids)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise StorageError(
             f"{where}: does not say what was exported: {error!r}; delete it to export there"
         ) from error
+
+
+def _check_file(file: ExportedFile) -> None:
+    """Raise ValueError for a file that says something of another type, or lies elsewhere."""
+    texts = file.split, file.shard, file.content_sha256
+    counts = file.bytes, file.tokens, file.documents
+    if not (
+        isinstance(file.path, str)
+        and isinstance(file.sha256, str)
+        and all(text is None or isinstance(text, str) for text in texts)
+        and all(type(count) is int and count >= 0 for count in counts)
+    ):
+        raise ValueError(f"file {file}")
+    if PurePosixPath(file.path).is_absolute() or ".." in PurePosixPath(file.path).parts:
+        raise ValueError(f"path {file.path!r} leads out of the folder")
+
+
+def _check_ids(dtype: object, vocab_size: object, eos_id: object) -> None:
+    if dtype not in (None, "uint8", "uint16", "uint32", "int32"):
+        raise ValueError(f"dtype {dtype!r}")
+    if type(vocab_size) is not int or vocab_size < 1:
+        raise ValueError(f"vocab_size {vocab_size!r}")
+    if eos_id is not None and (type(eos_id) is not int or not 0 <= eos_id < vocab_size):
+        raise ValueError(f"eos_id {eos_id!r}, the vocabulary has {vocab_size} ids")
