@@ -35,10 +35,14 @@ __all__ = [
 PIECE_CHARS = 1 << 17
 BATCH_CHARS = 1 << 18
 
-# Before a blank or line feed that follows anything but white space the byte-level pre-tokenizer
-# always starts a new word: cutting there leaves the ids as they are. True for each of the
-# 1,112,035 code points that are not white space, in tokenizers 0.23.3.
-_SAFE_CUT = re.compile(r"(?<=\S)[ \n]")
+# Where the byte-level pre-tokenizer always starts a new word, so that cutting leaves the ids as they
+# are. Before a blank or line feed that follows anything but white space: true for each of the
+# 1,112,035 code points that are not white space, in tokenizers 0.23.3. And where no blank may be for
+# megabytes: no word holds a letter and then a digit or a mark of punctuation, or a digit and then a
+# letter. Letters that all versions of Unicode know as such: ASCII, kana, Han, Hangul.
+_LETTERS = "A-Za-z\u3041-\u3096\u30a1-\u30fa\u3400-\u4db5\u4e00-\u9fa5\uac00-\ud7a3"
+_PUNCTUATION = r"!-/:-@\[-`{-~\u3001-\u3003\u3008-\u3011\uff01\uff08\uff09\uff0c\uff1a\uff1b\uff1f"
+_SAFE_CUT = re.compile(rf"(?<=\S)[ \n]|(?<=[{_LETTERS}])[0-9{_PUNCTUATION}]|(?<=[0-9])[{_LETTERS}]")
 
 
 class Encoded(NamedTuple):

@@ -1,4 +1,5 @@
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
@@ -140,7 +141,9 @@ def test_any_text_comes_back_from_its_ids(texts: list[str]) -> None:
 @given(
     st.lists(
         st.text(
-            st.sampled_from(" \n\r\t\u00a0\u2028\u3000\x1c\u200bthe cat's'll中é\u03017.-<|>"),
+            st.sampled_from(
+                " \n\r\t\u00a0\u2028\u3000\x1c\u200bthe cat's'll中。，が가²٣é\u03017.-<|>"
+            ),
             max_size=60,
         ),
         max_size=4,
@@ -157,6 +160,18 @@ def test_no_character_before_a_cut_changes_the_ids() -> None:
     characters = [chr(i) for i in range(0x3100) if not chr(i).isspace()]
     characters += ["中", "한", "\ufeff", "\ufffd", "🙂", "\U000e0001", "\U0010ffff"]
     text = "".join(f"a{c}\nb{c}  c{c} " for c in characters)
+    with mock.patch.object(module, "PIECE_CHARS", 1):
+        cut = cat_encoder().encode([text]).flat
+    assert cut.tolist() == whole(trained(), text)
+
+
+def test_no_letter_or_mark_of_a_cut_without_a_blank_changes_the_ids() -> None:
+    of_classes = re.compile(f"[0-9{module._LETTERS}{module._PUNCTUATION}]")
+    characters = [c for i in range(0x10000) if of_classes.fullmatch(c := chr(i))]
+    marks = [c for c in characters if not c.isalpha()]
+    letters = [c for c in characters if c.isalpha()][::40]
+    assert (len(characters), len(marks)) == (38_946, 62)
+    text = "".join(f"a{c}1{c}中{c}'s{c}{c}。{c}!" for c in marks + letters)
     with mock.patch.object(module, "PIECE_CHARS", 1):
         cut = cat_encoder().encode([text]).flat
     assert cut.tolist() == whole(trained(), text)
@@ -184,6 +199,13 @@ def test_a_long_document_reaches_the_engine_in_bounded_batches() -> None:
     assert sum(map(sum, batches)) == 1_800_000
     assert max(map(sum, batches)) <= module.BATCH_CHARS
     assert max(map(max, batches)) <= module.PIECE_CHARS + len("and ")
+
+
+@pytest.mark.parametrize("unit", ["文章没有空格，", "aGVsbG8gd29ybGQ5", "x=1;y2"])
+def test_a_text_without_blanks_is_cut_between_letters_and_marks_or_digits(unit: str) -> None:
+    batches = pieces_given(unit * 200_000)
+    assert sum(map(sum, batches)) == len(unit) * 200_000
+    assert max(map(max, batches)) <= module.PIECE_CHARS + len(unit)
 
 
 @pytest.mark.parametrize("letter", ["a", "-", "中"])
