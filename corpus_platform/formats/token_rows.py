@@ -59,8 +59,9 @@ def row(bin_: TokenBin, number: int) -> Row:
     if not 0 <= number < bin_.header.rows:
         raise IndexError(f"row {number} of {bin_.header.rows}")
     start, stop = number * length, (number + 1) * length
-    first = int(np.searchsorted(bin_.ends, start, side="right"))
-    after = int(np.searchsorted(bin_.ends, stop, side="left")) + 1
+    # As the index's own type: for a Python int numpy would convert all of the index.
+    first = int(np.searchsorted(bin_.ends, np.uint64(start), side="right"))
+    after = int(np.searchsorted(bin_.ends, np.uint64(stop), side="left")) + 1
     pieces = bin_.pieces[first:after]
     borders = np.zeros(after - first + 1, np.int32)
     borders[1:] = bin_.ends[first:after].astype(np.int64) - start
