@@ -15,7 +15,7 @@ import msgspec
 from corpus_platform.config import Fields
 from corpus_platform.document import EXCERPT_BYTES, Document
 
-__all__ = ["Cursor", "Reason", "excerpt", "make_document", "to_json"]
+__all__ = ["MAX_LANG_CHARS", "Cursor", "Reason", "excerpt", "make_document", "to_json"]
 
 Reason = Literal[
     "digest_mismatch",
@@ -58,6 +58,9 @@ _visible = re.compile(f"[^{_INVISIBLE}]").search
 
 # An id is repeated for every copy of its document: one of 30 MB would be a table of terabytes.
 MAX_ID_CHARS = 1024
+# A language names counts of every stage, and is repeated for every piece of a document; a tag of
+# BCP 47 has 35 characters at most.
+MAX_LANG_CHARS = 64
 
 # Numbers keep all their digits; NaN and infinity become null.
 _encode = msgspec.json.Encoder(order="deterministic", decimal_format="number", enc_hook=str).encode
@@ -74,7 +77,8 @@ def make_document(
     """Make a document of a record's values, or return the reason why it cannot be one.
 
     What serves as id, url, text or lang leaves the record; all else is in `meta`, also a value
-    under one of these names that is of a wrong type, and an id of more than MAX_ID_CHARS.
+    under one of these names that is of a wrong type, and an id or lang of more than MAX_ID_CHARS or
+    MAX_LANG_CHARS.
     """
     name, others = fields.text, dict(values)
     text = others.pop(name, None)
@@ -87,7 +91,8 @@ def make_document(
     if not ("!" <= text[0] <= "~" or _visible(text)):
         return "text_blank"
     identity = _identity(values, others, fields.id) or f"{shard}:{row}"
-    url, lang = _string(values, others, fields.url), _string(values, others, fields.lang)
+    url = _string(values, others, fields.url)
+    lang = _string(values, others, fields.lang, max_chars=MAX_LANG_CHARS)
     return Document(row, line, identity, url, text, lang, to_json(others) if others else "{}")
 
 
@@ -99,14 +104,20 @@ def _identity(values: Mapping[str, object], others: dict[str, object], name: str
             return None
         others.pop(name, None)
         return number
-    if isinstance(value, str) and len(value) > MAX_ID_CHARS:
-        return None
-    return _string(values, others, name)
+    return _string(values, others, name, max_chars=MAX_ID_CHARS)
 
 
-def _string(values: Mapping[str, object], others: dict[str, object], name: str) -> str | None:
+def _string(
+    values: Mapping[str, object],
+    others: dict[str, object],
+    name: str,
+    *,
+    max_chars: int | None = None,
+) -> str | None:
     """Return a string that is not empty, and take it from the others; so too what says nothing."""
     value = values.get(name)
+    if max_chars is not None and isinstance(value, str) and len(value) > max_chars:
+        return None
     if value is None or isinstance(value, str):
         others.pop(name, None)
         return value or None

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import polars as pl
 
+from corpus_platform.formats.records import MAX_LANG_CHARS
 from corpus_platform.formats.token_bin_writer import Policy
 from corpus_platform.packing.utilisation import STRATEGIES, compare
 from corpus_platform.stages.bins_writing import BIN_NAMES, Packing, bin_file
@@ -25,7 +26,6 @@ __all__ = [
 ]
 
 MAX_LANGUAGES = 50  # with a number of their own; a source may name as many as it likes
-LANGUAGE_CHARS = 64  # of a name: BCP 47 asks for 35; a source may write a book there
 
 
 def whole_documents(documents: pl.DataFrame, *, row_tokens: int | None) -> tuple[pl.DataFrame, int]:
@@ -144,9 +144,9 @@ def utilisation_numbers(documents: pl.DataFrame, packing: Packing, length: int) 
 def language_numbers(documents: pl.DataFrame) -> Iterator[tuple[str, float]]:
     """Yield the tokens of each of the largest languages, and of the others together.
 
-    The name of a language is text of a crawl: one that is long or empty is none.
+    One that is long or empty is none.
     """
-    named = pl.col("lang").str.len_chars().is_between(1, LANGUAGE_CHARS)
+    named = pl.col("lang").str.len_chars().is_between(1, MAX_LANG_CHARS)
     lang = pl.when(pl.col("lang").is_null()).then(pl.lit("und")).when(named).then("lang")
     by_language = (
         documents.group_by(lang=lang)

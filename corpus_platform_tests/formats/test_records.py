@@ -77,6 +77,13 @@ def test_what_cannot_serve_as_a_field_stays_in_meta() -> None:
     assert made({"id": "x" * 1025}).meta == '{"id":"' + "x" * 1025 + '"}'
 
 
+def test_a_language_is_no_longer_than_a_name() -> None:
+    assert made({"lang": "é" * 64}).lang == "é" * 64
+    document = made({"lang": "x" * 65})
+    assert document.lang is None
+    assert document.meta == '{"lang":"' + "x" * 65 + '"}'
+
+
 @pytest.mark.parametrize(
     ("values", "reason"),
     [
