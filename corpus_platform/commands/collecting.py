@@ -36,7 +36,7 @@ def gc(config_file: Path, *, dry_run: bool, releases: bool, artifacts: bool, scr
 
     Releases beyond the newest `release.keep`, old generations of artifacts, and leftovers; with
     options only those. What is wanted now, in force, pinned (corpus pin), among the newest, or went
-    into such a release stays. Exports are never touched. Ends with 3 while a run is at work.
+    into such a release stays. Exports are never touched. Ends with 3 while a run or an export is at work.
     """
     asked = {"releases": releases, "artifacts": artifacts, "scratch": scratch}
     kinds = [kind for kind in KINDS if asked[kind]] or list(KINDS)

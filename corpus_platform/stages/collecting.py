@@ -5,22 +5,25 @@ shard only what is in nobody's hands goes. Whatever is removed disappears at onc
 collection leaves hidden folders, which the next one removes.
 """
 
+import contextlib
 import json
+import os
 import re
+import stat
 import time
 from collections.abc import Collection, Generator, Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from corpus_platform.errors import Busy, Uncleared
+from corpus_platform.stages.export_target import export_leases
 from corpus_platform.stages.keeping import RELEASES, Keep, Lying, Place, Stored, find_kept
 from corpus_platform.stages.project import Project
 from corpus_platform.stages.release_pins import pins_lease
 from corpus_platform.storage import lease, trash
 from corpus_platform.storage.catalog import FileStamp, stamp
-from corpus_platform.storage.files import publish_bytes, safe_name
+from corpus_platform.storage.files import publish_bytes
 from corpus_platform.storage.manifest import MANIFEST_NAME
 
 __all__ = ["GRACE_SECONDS", "KINDS", "Collected", "Found", "Kind", "collect", "look"]
@@ -93,7 +96,7 @@ def collect(
 ) -> Iterator[Collected]:
     """Take what may go, and yield each thing as it is gone, or why it stayed.
 
-    Raises Busy while another process makes something of all shards, or the whole corpus.
+    Raises Busy while another process makes something of all shards, or exports a release.
     """
     with _alone(project):
         found = look(project, kinds, grace=grace)
@@ -177,34 +180,31 @@ def _parts(project: Project) -> Iterator[Path]:
         yield from sorted(p for p in folder.glob(".*.part") if _PART.fullmatch(p.name))
 
 
-@contextmanager
+@contextlib.contextmanager
 def _alone(project: Project) -> Generator[None]:
     """Hold what is made of all shards, and the pins, while the block runs."""
     whole = [asset for asset, stage in project.chain.items() if not stage.per_shard]
     paths = [project.store.root / "leases" / "run.lease"]
-    paths += [_lease(project, (asset, None)) for asset in whole]
-    with ExitStack() as stack:
+    paths += [project.store.lease_path(asset, None) for asset in whole]
+    with contextlib.ExitStack() as stack:
         for path in [*paths, pins_lease(project)]:
-            if (who := lease.held_by(path)) is not None:
-                raise Busy(
-                    f"the corpus is being worked on: {who}; nothing was collected, try again when"
-                    " it has ended"
-                )
+            _check_free(path, "the corpus is being worked on")
             stack.enter_context(lease.hold(path))
+        for path in export_leases(project.settings.storage_path):
+            _check_free(path, "a release is being exported")  # any one, file by file
         yield
 
 
-def _lease(project: Project, place: Place) -> Path:
-    asset, partition = place
-    parts = [] if partition is None else partition.split("/", 1)
-    return project.store.root.joinpath("leases", asset, *map(safe_name, [*parts, "lease"]))
+def _check_free(path: Path, what: str) -> None:
+    if (who := lease.held_by(path)) is not None:
+        raise Busy(f"{what}: {who}; nothing was collected, try again when it has ended")
 
 
 def _take(project: Project, item: Collected) -> str:
     """Remove one thing; return why it stayed, nothing where it is gone."""
     if item.place is None or item.place[1] is None:  # under a lease that is held all the while
         return _remove(item)
-    path = _lease(project, item.place)
+    path = project.store.lease_path(*item.place)
     if (who := lease.held_by(path)) is not None:
         return f"in use: {who}"
     with project.store.lease(*item.place):
@@ -250,10 +250,20 @@ def _forget(project: Project, asset: str, folders: Collection[str]) -> None:
 
 def _size(path: Path) -> int:
     """Return the bytes of a file, or of all files in a folder."""
-    return sum(p.lstat().st_size for p in ([path] if path.is_file() else path.rglob("*")) if p.is_file())  # fmt: skip
+    return sum(seen.st_size for seen in _stats(path) if not stat.S_ISDIR(seen.st_mode))
 
 
 def _age(path: Path) -> float:
-    """Return the seconds since anything in a folder changed last."""
-    seen = [path, *path.rglob("*")] if path.is_dir() else [path]
-    return time.time() - max(p.lstat().st_mtime for p in seen)
+    """Return the seconds since anything in a folder changed last; none of what is gone."""
+    return time.time() - max((seen.st_mtime for seen in _stats(path)), default=time.time())
+
+
+def _stats(path: Path) -> Iterator[os.stat_result]:
+    """Yield what is known of a file, or of a folder and all in it, without what goes meanwhile.
+
+    A draft that is being written and published has other names at any moment.
+    """
+    every = ((root, (*folders, *files)) for root, folders, files in os.walk(path))
+    for name in (path, *(os.path.join(root, name) for root, names in every for name in names)):
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            yield os.lstat(name)

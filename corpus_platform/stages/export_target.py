@@ -33,11 +33,13 @@ __all__ = [
     "Folder",
     "State",
     "Target",
+    "export_leases",
     "held",
 ]
 
 EXPORT_NAME = "export.json"
 SCRATCH, STATE = ".export-parts", ".export-state.jsonl"
+_LEASES = Path("leases", "exports")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -181,9 +183,13 @@ def held(storage: Path, where: str, waiting: Callable[[str], None] | None) -> Ge
     """Hold the right to write at a place while the block runs; `waiting` hears who else does."""
     place = where if "://" in where else os.path.realpath(where)
     name = hashlib.sha256(os.fsencode(place)).hexdigest()[:16]  # any bytes are a path
-    path = storage / "leases" / "exports" / f"{name}.lease"
-    with lease.hold(path, waiting=waiting):
+    with lease.hold(storage / _LEASES / f"{name}.lease", waiting=waiting):
         yield
+
+
+def export_leases(storage: Path) -> list[Path]:
+    """Return the leases of all places that were ever exported to."""
+    return sorted((storage / _LEASES).glob("*.lease"))
 
 
 class State:

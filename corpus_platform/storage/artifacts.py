@@ -200,10 +200,13 @@ class ArtifactStore:
         self, asset: str, partition: str | None, waiting: Callable[[str], None] | None = None
     ) -> Generator[None]:
         """Hold the right to make an artifact while the block runs."""
-        parts = [] if partition is None else partition.split("/", 1)
-        path = self.root.joinpath("leases", asset, *map(safe_name, [*parts, "lease"]))
-        with lease.hold(path, waiting=waiting):
+        with lease.hold(self.lease_path(asset, partition), waiting=waiting):
             yield
+
+    def lease_path(self, asset: str, partition: str | None) -> Path:
+        """Return the file whose lock is the right to make an artifact."""
+        parts = [] if partition is None else partition.split("/", 1)
+        return self.root.joinpath("leases", asset, *map(safe_name, [*parts, "lease"]))
 
     @contextlib.contextmanager
     def draft(self, asset: str, partition: str | None) -> Generator[Path]:

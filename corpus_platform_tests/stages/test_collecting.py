@@ -1,9 +1,11 @@
 """Tests of collections: what is wanted, in force, pinned or new enough stays, with all it was made of."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from corpus_platform.planner import survey
 from corpus_platform.settings_file import load_settings
 from corpus_platform.stages.chain import open_project
 from corpus_platform.stages.collecting import KINDS, collect, look
+from corpus_platform.stages.export_target import held
 from corpus_platform.stages.packed_bins import pack_shard
 from corpus_platform.stages.pinned_release import find_release, pinned
 from corpus_platform.stages.project import Project
@@ -265,6 +268,37 @@ def test_a_pointer_that_names_nothing_stops_a_collection(
     (project.store.root / pointer).write_bytes(data)
     with pytest.raises(StorageError, match="not a pointer; first `corpus run`"):
         _gone(project)
+
+
+def test_while_a_release_is_exported_nothing_is_collected(finished: Path, tmp_path: Path) -> None:
+    project = _another_order(finished)
+    with (
+        held(project.settings.storage_path, str(tmp_path / "to"), None),
+        pytest.raises(Busy, match="a release is being exported: process"),
+    ):
+        _gone(project)
+    assert len(_gone(project)) == 1
+
+
+def test_a_draft_that_comes_and_goes_meanwhile_is_no_fault(finished: Path) -> None:
+    project, over = _another_order(finished), threading.Event()
+    draft = project.store.folder("raw_shards", SHARDS[0]) / ".draft-x"
+
+    def written_again_and_again() -> None:
+        while not over.is_set():
+            (draft / "a").mkdir(parents=True, exist_ok=True)
+            for name in "bcdef":
+                (draft / "a" / name).touch()
+            shutil.rmtree(draft / "a")
+
+    writer = threading.Thread(target=written_again_and_again)
+    writer.start()
+    try:
+        for _ in range(10):
+            look(project, ["scratch"], grace=-1.0)
+    finally:
+        over.set()
+        writer.join()
 
 
 def test_exports_stay(finished: Path) -> None:
