@@ -45,10 +45,9 @@ def _count_line(found: TokenInspection) -> str:
         line += f"; {found.documents:,} documents by the {found.documents_by}"
     if found.row_tokens is not None:
         rows = found.tokens // found.row_tokens
-        line += (
-            f" begin in {rows:,} rows of {found.row_tokens:,};"
-            f" {found.entries or 0:,} pieces, {found.padding or 0:,} tokens of padding"
-        )
+        line += " in" if found.documents is None else " begin in"
+        line += f" {rows:,} rows of {found.row_tokens:,}; {found.entries or 0:,} pieces, "
+        line += "with padding" if found.padding is None else f"{found.padding:,} tokens of padding"
     return line
 
 

@@ -50,6 +50,11 @@ def test_rows_faults_and_beginnings_are_said_and_steer_no_terminal() -> None:
     ]
 
 
+def test_rows_of_a_file_that_does_not_tell_pieces_from_padding_are_said() -> None:
+    found = _found(format="hdf5", entries=4, row_tokens=4)
+    assert list(token_lines(found))[1] == "12 tokens in 3 rows of 4; 4 pieces, with padding"
+
+
 def test_json_has_every_field_and_the_density() -> None:
     whole = json.loads(json.dumps(token_json(_found(eos_id=0, eos_count=3))))
     assert (whole["eos_count"], whole["eos_density"], whole["faults"]) == (3, 0.25, [])

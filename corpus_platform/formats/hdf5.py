@@ -10,7 +10,8 @@ loss        only where asked for: one byte a token, 0 where it counts for nothin
 attributes  of the file: format "corpus-token-hdf5", format_version 1, vocab_size, eos_id (-1: none),
             tokenizer_sha256, token_count, complete (1: the writer has ended), and the sha256 of what
             the datasets hold: sha256 (tokens), doc_ends_sha256, loss_sha256. Texts are ASCII of fixed
-            length. token_count and complete stand at `tokens` too.
+            length. token_count and complete stand at `tokens` too. Of rows also row_tokens, their
+            length: doc_ends are then the ends of pieces of documents and of the padding of rows.
 
 tokens and loss may be packed with gzip (with the shuffle filter). What lies in `tokens` behind
 token_count is none. While it is written it can be read in SWMR mode: all datasets and attributes
@@ -91,6 +92,7 @@ class Hdf5Writer(ExportWriter):
         window: int | None = None,
         compression: Literal["gzip"] | None = None,
         loss: bool = False,
+        row_tokens: int | None = None,
     ) -> None:
         super().__init__(target, vocab_size=vocab_size, loss=loss)
         self._h5py = load_h5py()
@@ -113,7 +115,7 @@ class Hdf5Writer(ExportWriter):
         self._attributes: list[tuple[str, Any]] = []
         with self._writing():
             target.unlink(missing_ok=True)  # a reader that has it open goes on reading it
-            self._create(vocab_size, eos_id, tokenizer_sha256)
+            self._create(vocab_size, eos_id, tokenizer_sha256, row_tokens)
 
     @property
     def tokens_sha256(self) -> str:
@@ -125,7 +127,9 @@ class Hdf5Writer(ExportWriter):
         self._drop()
         self.target.unlink(missing_ok=True)
 
-    def _create(self, vocab_size: int, eos_id: int | None, tokenizer: str) -> None:
+    def _create(
+        self, vocab_size: int, eos_id: int | None, tokenizer: str, row_tokens: int | None
+    ) -> None:
         """Make everything that will ever be in the file: in SWMR mode nothing can be added."""
         self._file = self._new_file()
         packed = {"compression": "gzip", "shuffle": True} if self._compression else {}
@@ -139,6 +143,8 @@ class Hdf5Writer(ExportWriter):
             "eos_id": np.int64(-1 if eos_id is None else eos_id),
             "tokenizer_sha256": _text(tokenizer),
         }
+        if row_tokens is not None:
+            settled["row_tokens"] = np.int64(row_tokens)
         hashes = {_hash_name(name): _text("0" * 64) for name in self._hashes}
         for name, value in {**settled, **hashes}.items():
             self._file.attrs.create(name, value)
@@ -337,6 +343,7 @@ def open_hdf5(path: Path) -> TokenFile:
             vocab_size=int(file.attrs["vocab_size"]),
             eos_id=None if eos < 0 else eos,
             tokenizer=_attribute(file, "tokenizer_sha256"),
+            row_tokens=_row_tokens(path, file, count),
         )
 
 
@@ -425,6 +432,16 @@ def _token_count(path: Path, file: Any) -> int:
     return count
 
 
+def _row_tokens(path: Path, file: Any, count: int) -> int | None:
+    """Return how long rows are; None where documents lie back to back."""
+    if "row_tokens" not in file.attrs:
+        return None
+    length = int(file.attrs["row_tokens"])
+    if length < 1 or count % length:
+        raise StorageError(f"{path}: {count} tokens are no rows of {length}; make it again")
+    return length
+
+
 def _document_ends(path: Path, file: Any, count: int) -> np.ndarray:
     ends = file["doc_ends"][:]
     last = int(ends[-1]) if len(ends) else 0
@@ -445,9 +462,11 @@ def _column(path: Path, file: Any, name: str, count: int) -> Any:
         return HandleColumn(path, name, dataset.dtype, count, chunk)
     found: list[tuple[int, int]] = []
     dataset.id.chunk_iter(lambda about: found.append((about.chunk_offset[0], about.byte_offset)))
-    places = np.array([place for _, place in sorted(found)], np.int64)
+    needed = sorted(found)[: -(-count // chunk)]  # what lies behind them is never shown
+    places = np.array([place for _, place in needed], np.int64)
+    back_to_back = [start for start, _ in needed] == [*range(0, count, chunk)]
     end = int(places.max()) + chunk * dataset.dtype.itemsize if len(places) else 0
-    if len(places) * chunk < count or end > path.stat().st_size:
+    if not back_to_back or end > path.stat().st_size:
         raise StorageError(f"{path}: {name!r} lacks chunks of its {count} numbers; make it again")
     return MappedColumn(path, dataset.dtype, count, chunk, places)
 

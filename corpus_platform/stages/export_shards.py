@@ -88,15 +88,18 @@ def hdf5_parts(project: Project, release: PinnedRelease, options: Hdf5Options) -
             header = Header.read(artifact.path(f"{base}.json"))
             if not header.entries:
                 continue
-            name = _hdf5_name(shard, split, artifact.content, options)
+            name = _hdf5_name(shard, split, artifact.content, header.row_tokens, options)
             one = _Hdf5File(shard, split, name, artifact, options)
             parts.append(Part((name,), header.tokens, one.write, one.differs))
     return parts
 
 
-def _hdf5_name(shard: str, split: str, content: str, options: Hdf5Options) -> str:
+def _hdf5_name(
+    shard: str, split: str, content: str, row_tokens: int | None, options: Hdf5Options
+) -> str:
     """Return a path that no other bytes have."""
     made_of = [content, split, options.chunk, options.compression, Hdf5Writer.format]
+    made_of += [row_tokens] if row_tokens is not None else []
     crawl, name = (safe_name(part) for part in shard.split("/", 1))
     return f"{BIN_NAMES[split]}/{crawl}/{name}-{text_sha256(canonical_json(made_of))[:16]}.h5"
 
@@ -127,6 +130,7 @@ class _Hdf5File(NamedTuple):
             window=self.options.window,
             compression=self.options.compression,
             loss=span.loss is not None,
+            row_tokens=header.row_tokens,
         ) as writer:
             for block in blocks(span):
                 writer.append(block.tokens, block.ends, block.loss)

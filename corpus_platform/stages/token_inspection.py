@@ -76,7 +76,7 @@ class Comparison:
 
 def load_tokenizer(path: Path) -> HuggingFaceEncoder:
     """Return the tokenizer of a tokenizer.json; raises SettingsError."""
-    return load_encoder(path.read_bytes(), eos_token=None)
+    return load_encoder(path.read_bytes(), eos_token=None, name=str(path))
 
 
 def inspect_tokens(
@@ -98,7 +98,7 @@ def inspect_tokens(
         try:
             encoder = load_tokenizer(beside)
         except (SettingsError, OSError) as error:
-            unreadable.append(f"{beside}: {error}")
+            unreadable.append(str(error))
     limit = vocab_size or (encoder.vocab_size if encoder else None) or subject.vocab_size
     found = TokenInspection(
         str(subject.path),
@@ -192,9 +192,11 @@ def _count_documents(found: TokenInspection, file: TokenFile) -> None:
         before = int(ends[-1])
     found.documents, found.documents_by = len(file.ends), "index"
     if file.row_tokens is not None:
-        header = Header.read(file.path)
-        found.entries, found.documents = len(file.ends), header.documents
-        found.padding = header.padding
+        found.entries = len(file.ends)
+        header = Header.read(file.path) if file.format == "native" else None
+        found.documents = None if header is None else header.documents
+        found.documents_by = None if header is None else "index"
+        found.padding = None if header is None else header.padding
     _describe(found, lengths)
 
 

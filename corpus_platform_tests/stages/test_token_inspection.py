@@ -5,7 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from corpus_platform.errors import StorageError
 from corpus_platform.formats.datatrove import DatatroveWriter
+from corpus_platform.formats.hdf5 import Hdf5Writer
 from corpus_platform.formats.megatron import MegatronWriter
 from corpus_platform.formats.nanogpt import NanogptWriter
 from corpus_platform.formats.olmo import OlmoWriter
@@ -110,6 +112,21 @@ def test_rows_have_pieces_and_padding(tmp_path: Path) -> None:
     found = _look(release / "train-00000.json")
     assert (found.row_tokens, found.entries, found.documents, found.padding) == (4, 4, 2, 1)
     assert (found.without_loss, found.faults) == (1, [])
+
+
+def test_rows_in_hdf5_are_known_as_rows_whose_pieces_end_in_no_end_token(tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py", reason="needs the extra hdf5")
+    with Hdf5Writer(
+        tmp_path / "x.h5", vocab_size=10, eos_id=0, tokenizer_sha256="a" * 64, row_tokens=4
+    ) as writer:
+        writer.append(*_flat([[5, 6, 7, 8], [5, 0], [9, 9]]))
+    found = _look(tmp_path / "x.h5")
+    assert (found.row_tokens, found.entries, found.documents, found.padding) == (4, 3, None, None)
+    assert (found.eos_count, found.faults) == (1, [])
+    with h5py.File(tmp_path / "x.h5", "r+") as file:
+        file.attrs["row_tokens"] = 5
+    with pytest.raises(StorageError, match="8 tokens are no rows of 5"):
+        _look(tmp_path / "x.h5")
 
 
 def test_ids_outside_the_vocabulary_are_a_fault(tmp_path: Path) -> None:
