@@ -94,9 +94,6 @@ def count_tokens(
     """
     cleaned = {shard: found for shard in shards if (found := _readable(project, shard))}
     verdicts = {shard: project.artifact("dedup_verdicts", shard) for shard in cleaned}
-    sizes = np.cumsum([found.path(DOCUMENTS).stat().st_size for found in cleaned.values()])
-    workers = max(1, min(project.workers, len(cleaned)))
-    counted: list[_Counted] = []
     with tempfile.TemporaryDirectory() as scratch:
         path = _tokenizer_file(project, tokenizer, Path(scratch))
         data, asked = path.read_bytes(), [*cleaned]
@@ -104,14 +101,13 @@ def count_tokens(
         encoding = with_engine(
             project, data, reference, choice=choice, shards=asked, keep=False, progress=progress
         )
+        workers = max(1, min(project.workers, len(cleaned)))
         common = (path, encoding.engine, max(1, cores() // workers))
         pieces = [
             _Piece(shard, found.path(DOCUMENTS), _verdict_path(verdicts[shard]), *common)
             for shard, found in cleaned.items()
         ]
-        for i, found in enumerate(map_pieces(_count, pieces, workers=workers)):
-            counted.append(found)
-            progress(int(sizes[i]), int(sizes[-1]))
+        counted = _counted(pieces, workers, progress)
     return TokenCounts(
         reference.fingerprint,
         Counter(found.engine for found in counted),
@@ -119,6 +115,16 @@ def count_tokens(
         tuple(shard for shard in shards if shard not in cleaned),
         tuple(shard for shard, verdict in verdicts.items() if verdict is None),
     )
+
+
+def _counted(pieces: Sequence[_Piece], workers: int, progress: Progress) -> list[_Counted]:
+    """Return what was counted in each piece; `progress` hears of their bytes as they are stored."""
+    sizes = np.cumsum([piece.documents.stat().st_size for piece in pieces])
+    counted = []
+    for i, found in enumerate(map_pieces(_count, pieces, workers=workers)):
+        counted.append(found)
+        progress(int(sizes[i]), int(sizes[-1]))
+    return counted
 
 
 def _verdict_path(verdict: Artifact | None) -> Path | None:

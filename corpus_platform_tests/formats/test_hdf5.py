@@ -617,3 +617,25 @@ def test_wherever_the_disk_fills_up_it_is_told(small_disk: Path, packing: str) -
             validate(path)
             path.unlink()
     assert set(outcomes) == {("No space left on device\n",), ("", "a.h5")}
+
+
+def _without_a_chunk(whole: Path, path: Path, written: slice) -> Path:
+    """Copy a file of 16 tokens in chunks of 4 with room for 24, and write only some of them."""
+    with h5py.File(whole, "r") as old, h5py.File(path, "w") as new:
+        tokens = new.create_dataset("tokens", shape=(24,), maxshape=(None,), chunks=(4,), dtype="<u2")  # fmt: skip
+        tokens[:4], tokens[written] = old["tokens"][:4], 7
+        new.create_dataset("doc_ends", data=old["doc_ends"][:])
+        for made, given in ((new, old), (tokens, old["tokens"])):
+            for name, value in given.attrs.items():
+                made.attrs[name] = value
+    return path
+
+
+def test_a_chunk_that_was_never_written_is_refused_and_not_skipped(tmp_path: Path) -> None:
+    """As many chunks as are needed are there, but the second is not: the third is no second."""
+    whole = write(tmp_path / "whole.h5", [[5, 6, 7, 8] * 3, [1, 2, 3, 4]])
+    damaged = _without_a_chunk(whole, tmp_path / "damaged.h5", slice(8, 24))
+    with pytest.raises(StorageError, match=r"damaged\.h5: 'tokens' lacks chunks of its 16 numbers"):
+        open_hdf5(damaged)
+    more = _without_a_chunk(whole, tmp_path / "more.h5", slice(4, 24))
+    assert open_hdf5(more).tokens[:].tolist() == [5, 6, 7, 8, *[7] * 12]
