@@ -86,6 +86,8 @@ def inspect(
     if subjects is not None:
         if every:
             raise UsageError("--all is for shards of text; a token file is read as a whole")
+        if dtype is not None and Path(path).is_dir():
+            raise UsageError(f"--dtype: the files of {path} say how wide ids are; leave it out")
         asked = _Asked(path, tokenizer, vocab_size, as_json)
         sys.exit(_inspect_tokens(asked, subjects) if against is None else _compare(asked, subjects, against))  # fmt: skip
     of_tokens = {"--tokenizer": tokenizer, "--vocab-size": vocab_size, "--dtype": dtype, "--against": against}  # fmt: skip
@@ -180,6 +182,11 @@ def _opened(config_file: Path, shard: str) -> tuple[list[Path], Fields, ShardRec
     path, is_file = Path(shard), Path(shard).is_file()
     if is_file and not config_file.exists():
         return [path], Fields(), open_members(None, [path], Fields(), shard=shard)
+    if not config_file.exists():
+        raise UsageError(
+            f"{shard!r} is no file, and no folder of an artifact or an export; of shards only"
+            f" settings tell, and {config_file} is not there: name it with --config"
+        )
     effective = load_settings(config_file)
     if is_file:
         fields = effective.sources[0].fields

@@ -155,7 +155,7 @@ def read_manifest(path: Path) -> Manifest:
         )
         recorded = (raw["format"], raw["key"], raw["content"], raw["sha256"])
         found = (FORMAT, manifest.key, manifest.content, _whole_sha256(raw))
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise StorageError(f"{path}: not a manifest: {error!r}; delete it and run again") from error
     if recorded != found:
         raise StorageError(f"{path}: its content hash does not fit; delete it and run again")

@@ -101,6 +101,9 @@ def test_an_export_is_shown(finished: Path, tmp_path: Path) -> None:
     assert "file: train.bin: 411.7 kB, 235 documents" in result.output
     assert "235 documents by the end tokens" in result.output
     assert "end token 0 (by the export.json): 235" in result.output
+    result = _corpus(tmp_path / "out", "--dtype", "uint8", "--config", finished)
+    assert result.exit_code == 2
+    assert "say how wide ids are; leave it out" in result.output
 
 
 @pytest.mark.parametrize(
@@ -111,7 +114,8 @@ def test_an_export_is_shown(finished: Path, tmp_path: Path) -> None:
         (["m", "--against", "n.bin", "--vocab-size", "9"], "takes no tokenizer and no vocabulary"),
         (["x.jsonl", "--vocab-size", "9"], "--vocab-size is for token files, and x.jsonl is none"),
         (["x.jsonl", "--against", "m"], "--against is for token files"),
-        (["none"], "no such settings file"),
+        (["none"], "'none' is no file, and no folder of an artifact or an export"),
+        (["n.bin", "--tokenizer", "x.jsonl"], "x.jsonl: cannot be read"),
     ],
 )
 def test_a_wrong_call_ends_with_2(
