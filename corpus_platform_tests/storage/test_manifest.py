@@ -131,7 +131,16 @@ def test_a_manifest_that_was_edited_is_not_believed(
 
 @pytest.mark.parametrize(
     "data",
-    [b"", b"[" * 9999, b"{", b"[]", b"null", b'{"asset": "x"}', b"\xff\xfe", b'{"outputs": 3}'],
+    [
+        b"",
+        pytest.param(b"[" * 9999, id="deep"),
+        b"{",
+        b"[]",
+        b"null",
+        b'{"asset": "x"}',
+        b"\xff\xfe",
+        b'{"outputs": 3}',
+    ],
 )
 def test_what_is_no_manifest_is_named_so(data: bytes, tmp_path: Path) -> None:
     path = tmp_path / "manifest.json"
