@@ -44,12 +44,16 @@ def bucket_units(folder: Path, borders: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Gather:
-    """One range of keys: the units [first, after) of each shard, and the runs that they go to."""
+    """One range of keys: the units [first, after) of each shard, and the runs that they go to.
+
+    There is one for each range, with a number for each shard: those are arrays, and all ranges share
+    the rest.
+    """
 
     shards: Sequence[str]
     folders: Sequence[Path]
-    first: Sequence[int]
-    after: Sequence[int]
+    first: np.ndarray
+    after: np.ndarray
     files: Sequence[TokenBinParts]
     runs: Sequence[Run]
     lines: Path  # where the lines of the documents are written
@@ -66,18 +70,16 @@ class _Held(NamedTuple):
     lines: pl.DataFrame
 
 
-def sorted_units(folders: Sequence[Path], first: Sequence[int], after: Sequence[int]) -> np.ndarray:
+def sorted_units(folders: Sequence[Path], first: np.ndarray, after: np.ndarray) -> np.ndarray:
     """Return the records of the units of a range, in the order of the release."""
     units = _unit_records(folders, first, after)
     return units[_order(units)]
 
 
-def _unit_records(
-    folders: Sequence[Path], first: Sequence[int], after: Sequence[int]
-) -> np.ndarray:
+def _unit_records(folders: Sequence[Path], first: np.ndarray, after: np.ndarray) -> np.ndarray:
     parts = [
         np.load(folder / UNITS, mmap_mode="r")[a:b]
-        for folder, a, b in zip(folders, first, after, strict=True)
+        for folder, a, b in zip(folders, first.tolist(), after.tolist(), strict=True)
     ]
     return np.concatenate(parts)
 
@@ -130,41 +132,47 @@ def _held(task: Gather) -> _Held:
     tokens = np.empty(int(units["tokens"].sum()), id_dtype(policy.vocab_size))
     masked = any(f.masked for f in task.files)
     loss = np.ones(len(tokens), np.uint8) if masked else None
-    ends, pieces, lines, place = [], [], [], 0
-    for shard, folder, first, after in zip(
-        task.shards, task.folders, task.first, task.after, strict=True
-    ):
-        records = np.load(folder / UNITS, mmap_mode="r")
-        before, own = records[:first], records[first:after]
-        skipped, count = int(before["tokens"].sum()), int(own["tokens"].sum())
-        part = slice(place, place + count)
-        _read(folder / TOKENS, tokens[part], skipped)
+    ends, pieces, lines, place, before = [], [], [], 0, 0
+    counts = (task.after - task.first).tolist()
+    for shard, folder, count in zip(task.shards, task.folders, counts, strict=True):
+        own, before = units[before : before + count], before + count
+        if not count:
+            continue
+        part = slice(place, place + int(own["tokens"].sum()))
+        _read(folder / TOKENS, tokens[part], int(own["first_token"][0]))
         if loss is not None and (folder / LOSS).exists():
-            _read(folder / LOSS, loss[part], skipped)
-        entries = slice(
-            int(before["entries"].sum()), int(before["entries"].sum() + own["entries"].sum())
-        )
+            _read(folder / LOSS, loss[part], int(own["first_token"][0]))
+        first = int(own["first_entry"][0])
+        entries = slice(first, first + int(own["entries"].sum()))
         ends.append(np.load(folder / ENDS, mmap_mode="r")[entries])
         if (folder / PIECES).exists():
             pieces.append(np.load(folder / PIECES, mmap_mode="r")[entries])
-        listed = pl.scan_ipc(folder / LINES).slice(
-            int(before["lines"].sum()), int(own["lines"].sum())
-        )
-        lines.append(listed.collect().with_columns(shard=pl.lit(shard)))
-        place += count
+        lines.append(_lines(folder, own).with_columns(shard=pl.lit(shard)))
+        place = part.stop
     _fill_up(units, tokens, loss, policy.pad_id)
-    if len(tokens) and int(tokens.max()) >= policy.vocab_size:
-        raise StageFailed(
-            f"token id {tokens.max()} is outside the vocabulary of {policy.vocab_size}"
-        )
+    _check_ids(tokens, policy.vocab_size)
     return _Held(
         units,
         tokens,
         loss,
-        np.concatenate(ends),
+        np.concatenate([np.empty(0, np.int64), *ends]),
         np.concatenate(pieces) if pieces else None,
-        pl.concat(lines),
+        pl.concat(lines) if lines else _no_lines(task.folders[0]),
     )
+
+
+def _lines(folder: Path, units: np.ndarray) -> pl.DataFrame:
+    listed = pl.scan_ipc(folder / LINES)
+    return listed.slice(int(units["first_line"][0]), int(units["lines"].sum())).collect()
+
+
+def _no_lines(folder: Path) -> pl.DataFrame:
+    return pl.scan_ipc(folder / LINES).head(0).collect().with_columns(shard=pl.lit(""))
+
+
+def _check_ids(tokens: np.ndarray, vocab_size: int) -> None:
+    if len(tokens) and int(tokens.max()) >= vocab_size:
+        raise StageFailed(f"token id {tokens.max()} is outside the vocabulary of {vocab_size}")
 
 
 def _fill_up(

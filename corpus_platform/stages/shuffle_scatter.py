@@ -19,6 +19,7 @@ from corpus_platform.formats.token_bin_parts import Slices, write_slices
 from corpus_platform.packing.shuffle import document_keys
 from corpus_platform.stages.bins_writing import bin_file
 from corpus_platform.stages.shuffle_units import Level, Lines, Units, units_of
+from corpus_platform.storage.files import flush_file
 
 __all__ = [
     "ENDS",
@@ -35,10 +36,14 @@ __all__ = [
 
 TOKENS, LOSS, ENDS, PIECES = "tokens", "loss", "ends.npy", "pieces.npy"
 UNITS, LINES = "units.npy", "lines.arrow"
-# Of each unit: its key, and how much of everything it has.
+# Of each unit: its key, where its tokens, lines and entries begin in the folder, and how much of
+# everything it has: a range of units is found without a look at those before it.
 UNIT = np.dtype(
     [
         ("key", "<u8"),
+        ("first_token", "<i8"),
+        ("first_line", "<i8"),
+        ("first_entry", "<i8"),
         ("tokens", "<i8"),
         ("padding", "<i8"),
         ("filled", "<i8"),
@@ -80,6 +85,8 @@ def scatter(task: Scatter) -> int:
     folder.mkdir(parents=True)
     try:
         _write(folder, task, bin_, lines, units, order)
+        for path in (*folder.iterdir(), folder):  # its name says from now on that all is there
+            flush_file(path)
     except OSError as error:
         raise StorageError(f"{folder}: cannot be written: {error}") from error
     os.rename(folder, task.target)
@@ -115,10 +122,10 @@ def _write(
         pieces = units.pieces[entry]
         pieces["document"] += np.where(pieces["document"] < 0, 0, task.documents_before)
         np.save(folder / PIECES, pieces)
-    np.save(folder / UNITS, _table(task, units, masked)[order])
+    np.save(folder / UNITS, _table(task, units, masked, order))
 
 
-def _table(task: Scatter, units: Units, masked: np.ndarray) -> np.ndarray:
+def _table(task: Scatter, units: Units, masked: np.ndarray, order: np.ndarray) -> np.ndarray:
     table: np.ndarray = np.zeros(len(units.number), UNIT)
     table["key"] = document_keys(task.seed, task.shard, units.number)
     table["tokens"], table["padding"] = units.held + units.filled, units.padding
@@ -126,6 +133,9 @@ def _table(task: Scatter, units: Units, masked: np.ndarray) -> np.ndarray:
     table["lines"], table["entries"] = np.diff(units.line), np.diff(units.entry)
     begun = np.concatenate(([0], np.cumsum(units.line_offset == 0)))
     table["begun"], table["masked"] = begun[units.line[1:]] - begun[units.line[:-1]], masked
+    table = table[order]
+    for first, count in (("first_token", "tokens"), ("first_line", "lines"), ("first_entry", "entries")):  # fmt: skip
+        table[first] = np.cumsum(table[count]) - table[count]
     return table
 
 

@@ -185,7 +185,7 @@ def _plan(tasks: Sequence[Scatter], how: Shuffle) -> _Plan:
     placement, runs = Placement(how.max_tokens_per_file), []
     plan = _Plan(units, runs, placement, [0], [0], [0])
     for number in range(len(borders)):
-        records = sorted_units(folders, units[:, number].tolist(), units[:, number + 1].tolist())
+        records = sorted_units(folders, units[:, number], units[:, number + 1])
         placed = placement.place(records["tokens"], records["entries"])
         runs.append(placed)
         for run in placed:
@@ -213,12 +213,13 @@ def _pieces(
 ) -> Iterator[Gather]:
     shutil.rmtree(lines, ignore_errors=True)
     lines.mkdir()
+    shards, folders = [task.shard for task in tasks], [task.target for task in tasks]
     for number, runs in enumerate(plan.runs):
         yield Gather(
-            shards=[task.shard for task in tasks],
-            folders=[task.target for task in tasks],
-            first=plan.units[:, number].tolist(),
-            after=plan.units[:, number + 1].tolist(),
+            shards=shards,
+            folders=folders,
+            first=plan.units[:, number],
+            after=plan.units[:, number + 1],
             files=files,
             runs=runs,
             lines=lines / f"{number:06d}",

@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,11 +16,19 @@ from corpus_platform.errors import StageFailed, StorageError
 from corpus_platform.formats.token_bin import TokenBin, open_token_bin
 from corpus_platform.formats.token_bin_writer import Policy
 from corpus_platform.formats.token_rows import row
+from corpus_platform.packing.placement import Placement
 from corpus_platform.packing.shuffle import document_keys
-from corpus_platform.stages import shuffling
+from corpus_platform.stages import shuffle_scatter, shuffling
 from corpus_platform.stages.bins_writing import Batch, Packing, write_bins
+from corpus_platform.stages.shuffle_scatter import Scatter, scatter
 from corpus_platform.stages.shuffle_units import Level
-from corpus_platform.stages.shuffling import PackedShard, Shuffle, shuffle_split, write_lines
+from corpus_platform.stages.shuffling import (
+    PackedShard,
+    Shuffle,
+    scatters,
+    shuffle_split,
+    write_lines,
+)
 from corpus_platform.tokenization.documents import EncodedDocuments
 
 POLICY = Policy(5_000, "5e" * 32, eos_id=0)
@@ -276,3 +285,32 @@ def test_sh_06_a_number_of_documents_that_no_block_divides_loses_none(tmp_path: 
         np.flatnonzero(np.diff(listed["row"].to_numpy(), prepend=-9) != 1)
     ]
     assert set((starts % 10).tolist()) == {0}  # fmt: skip
+
+
+def test_a_folder_of_the_first_pass_gets_its_name_when_all_of_it_is_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shards, flushed = (
+        _pack(tmp_path, _corpus(), packing=Packing("best_fit", 32, 10), policy=ROWS),
+        [],
+    )
+    monkeypatch.setattr(shuffle_scatter, "flush_file", flushed.append)
+    task = scatters("train", shards, _how(tmp_path / "scratch"))[0]
+    scatter(task)
+    part = task.target.with_name(f"{task.target.name}.part")
+    assert sorted(flushed) == sorted([part, *(part / p.name for p in task.target.iterdir())])
+    assert len(flushed) == 1 + 6
+
+
+def test_a_range_of_a_shard_takes_some_bytes_and_not_some_hundred(tmp_path: Path) -> None:
+    units = np.zeros((500, 257), np.int64)
+    scatters_ = [Scatter(f"2026-40/{i}", tmp_path, tmp_path, "train", 1, Level("documents", 0), 0, tmp_path) for i in range(500)]  # fmt: skip
+    plan = shuffling._Plan(units, [[]] * 256, Placement(1), [], [], [])
+    tracemalloc.start()
+    try:
+        ranges = list(shuffling._pieces(tmp_path / "lines", scatters_, plan, []))
+        held = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert len(ranges) == 256
+    assert held < 500 * 256 * 2  # beside the 8 of `units`; as lists of numbers it was 96
