@@ -1,6 +1,9 @@
 """Tests of the packed bins: the kept documents in source order, each ended by one EOS."""
 
+import shutil
+from functools import partial
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import polars as pl
@@ -9,11 +12,15 @@ import pytest
 from tokenizers import Tokenizer
 
 from corpus_platform.document import PACKED_DOCUMENTS
+from corpus_platform.errors import SettingsError
 from corpus_platform.settings_file import load_settings
+from corpus_platform.stages import encoding
 from corpus_platform.stages.chain import open_project
 from corpus_platform.stages.packed_bins import pack_shard
 from corpus_platform.stages.project import Project
+from corpus_platform.tokenization.encoder import load_encoder
 from corpus_platform_tests.small import SHARDS
+from corpus_platform_tests.tokenization.trained import trained
 
 FIRST = SHARDS[0]
 
@@ -26,6 +33,22 @@ def project(finished: Path) -> Project:
 
 def test_a_second_call_does_nothing(project: Project) -> None:
     assert pack_shard(project, FIRST).made is False
+
+
+def test_pk_04_a_tokenizer_without_the_end_token_is_refused_before_any_file(
+    project: Project,
+) -> None:
+    """The tokenizer of the corpus has all special tokens, so one without takes its place."""
+    bins = project.store.folder("packed_bins", FIRST)
+    shutil.rmtree(bins)
+    project = open_project(project.settings)
+    bare = partial(load_encoder, trained(special_tokens=()))
+    with (
+        mock.patch.object(encoding, "load_encoder", lambda _, **tokens: bare(**tokens)),
+        pytest.raises(SettingsError, match=r"tokenizer\.json: no end token '<\|endoftext\|>'"),
+    ):
+        pack_shard(project, FIRST)
+    assert [path for path in bins.rglob("*") if path.is_file()] == []
 
 
 def test_documents_are_the_kept_ones_of_each_split_in_source_order(project: Project) -> None:
