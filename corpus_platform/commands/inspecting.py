@@ -27,6 +27,7 @@ from corpus_platform.stages.inspection import inspect_shard, open_members
 from corpus_platform.stages.members import member_names
 from corpus_platform.stages.token_files import (
     Subject,
+    as_wide,
     find_subjects,
     read_artifact,
     read_exported,
@@ -88,7 +89,7 @@ def inspect(
             raise UsageError("--all is for shards of text; a token file is read as a whole")
         if dtype is not None and Path(path).is_dir():
             raise UsageError(f"--dtype: the files of {path} say how wide ids are; leave it out")
-        asked = _Asked(path, tokenizer, vocab_size, as_json)
+        asked = _Asked(path, tokenizer, vocab_size, dtype, as_json)
         sys.exit(_inspect_tokens(asked, subjects) if against is None else _compare(asked, subjects, against))  # fmt: skip
     of_tokens = {"--tokenizer": tokenizer, "--vocab-size": vocab_size, "--dtype": dtype, "--against": against}  # fmt: skip
     if given := [option for option, value in of_tokens.items() if value is not None]:
@@ -119,6 +120,7 @@ class _Asked(NamedTuple):
     path: str
     tokenizer: Path | None
     vocab_size: int | None
+    dtype: str | None
     as_json: bool
 
 
@@ -165,7 +167,8 @@ def _compare(asked: _Asked, subjects: Sequence[Subject], against: str) -> int:
         raise UsageError(f"--against compares two token files, and {name} is not one; name files")
     if asked.tokenizer is not None or asked.vocab_size is not None:
         raise UsageError("--against compares, and takes no tokenizer and no vocabulary")
-    found = compare_tokens(subjects[0], others[0])
+    other = others[0] if asked.dtype is None else as_wide(others[0], asked.dtype)
+    found = compare_tokens(subjects[0], other)
     if asked.as_json:
         _print_json(dataclasses.asdict(found))
     else:

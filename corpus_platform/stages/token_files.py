@@ -5,7 +5,7 @@ Told by content where a name says too little: a shard of raw text is none, whate
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +20,14 @@ from corpus_platform.stages.tokenizer import TOKENIZER_FILE
 from corpus_platform.storage.files import file_sha256
 from corpus_platform.storage.manifest import MANIFEST_NAME, Manifest, read_manifest
 
-__all__ = ["Subject", "find_subjects", "read_artifact", "read_exported", "tokenizer_beside"]
+__all__ = [
+    "Subject",
+    "as_wide",
+    "find_subjects",
+    "read_artifact",
+    "read_exported",
+    "tokenizer_beside",
+]
 
 _HEADER = b'"corpus-token-bin"'
 _HEADER_BYTES, _LINE_BYTES = 1 << 16, 1 << 20
@@ -54,6 +61,17 @@ def find_subjects(path: Path, *, dtype: str | None = None) -> list[Subject] | No
             return list(_of_artifact(path))
         return list(_of_export(path)) if (path / EXPORT_NAME).is_file() else None
     return [Subject(path, dtype)] if _is_token_file(path) else None
+
+
+def as_wide(subject: Subject, dtype: str) -> Subject:
+    """Return a token file with ids of a width, or as it is where it tells that itself."""
+    try:
+        told = (
+            subject.dtype is not None or subject.open().format != "nanogpt"
+        )  # which is uint16 else
+    except StorageError:
+        told = False
+    return subject if told else replace(subject, dtype=dtype)
 
 
 def read_artifact(path: Path) -> tuple[Manifest, list[str]] | None:

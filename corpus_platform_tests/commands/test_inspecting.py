@@ -78,6 +78,15 @@ def test_two_files_are_compared(files: Path) -> None:
     assert "different: " in _corpus(files / "m", "--against", files / "n.bin").output
 
 
+@pytest.mark.parametrize("end", ["npy", "bin"])
+def test_a_width_is_that_of_both_files_unless_one_tells_its_own(end: str, files: Path) -> None:
+    IDS.astype("<u4").tofile(files / f"a.{end}")
+    IDS.astype("<u4").tofile(files / f"b.{end}")
+    for other in (f"b.{end}", "m"):  # m is Megatron's, of int32 or uint16
+        result = _corpus(files / f"a.{end}", "--dtype", "uint32", "--against", files / other)
+        assert result.exit_code == 0, result.output
+
+
 def test_a_release_is_shown_with_what_it_is_and_how_documents_begin(finished: Path) -> None:
     (release,) = [p for p in (finished.parent / "data" / "releases").iterdir() if p.is_dir()]
     result = _corpus(release)
