@@ -12,7 +12,7 @@ import dagster as dg
 
 from corpus_platform.stages.project import Progress
 
-__all__ = ["PROGRESS_FD", "progress_of"]
+__all__ = ["LOG_SECONDS", "PROGRESS_FD", "progress_of"]
 
 PROGRESS_FD = "CORPUS_PROGRESS_FD"
 LINE_SECONDS, LOG_SECONDS = 0.2, 30.0

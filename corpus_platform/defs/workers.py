@@ -27,7 +27,16 @@ from corpus_platform.defs.resources import TASK_TAG
 from corpus_platform.errors import StageFailed
 from corpus_platform.planner import Blocked
 
-__all__ = ["Outcome", "Progressed", "Task", "Workers", "fail_unfinished", "is_driven"]
+__all__ = [
+    "Outcome",
+    "Progressed",
+    "Task",
+    "Workers",
+    "cause_of",
+    "fail_unfinished",
+    "is_driven",
+    "no_room",
+]
 
 FEW_BYTES = 1 << 24  # SQLite calls a full disk an I/O error: what is left tells
 UNFINISHED = (

@@ -11,7 +11,16 @@ from typing import NamedTuple, TypedDict
 from corpus_platform.reports.charts import bar_chart, image, line_chart
 from corpus_platform.reports.markdown import cell, table
 
-__all__ = ["Counts", "Curve", "DedupReport", "Member", "Pair", "plotted_numbers", "sections"]
+__all__ = [
+    "Counts",
+    "Curve",
+    "DedupReport",
+    "Member",
+    "Pair",
+    "Shape",
+    "plotted_numbers",
+    "sections",
+]
 
 SECTION_BYTES = 6_000  # each event is a row of the event log
 PAIRS_BYTES = 24_000

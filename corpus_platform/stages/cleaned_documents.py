@@ -28,7 +28,16 @@ from corpus_platform.storage.files import file_sha256
 from corpus_platform.storage.manifest import Json
 from corpus_platform.text.langid import model_path
 
-__all__ = ["DOCUMENTS", "STAGE", "clean_documents", "language_counts"]
+__all__ = [
+    "DOCUMENTS",
+    "QUARANTINE_FILE",
+    "STAGE",
+    "SURE_SCORE",
+    "TOMBSTONE_FILE",
+    "UNSURE",
+    "clean_documents",
+    "language_counts",
+]
 
 ASSET = "cleaned_documents"
 SURE_SCORE = LowLangConfidence().min_score

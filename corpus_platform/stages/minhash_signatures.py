@@ -36,6 +36,7 @@ __all__ = [
     "STAGE",
     "VALUES_FILE",
     "band_rows",
+    "big_endian",
     "exact_rows",
     "sign_documents",
     "signature_values",

@@ -29,7 +29,7 @@ from corpus_platform.stages.minhash_signatures import (
 from corpus_platform.stages.numbering import Numbering
 from corpus_platform.stages.project import Progress
 
-__all__ = ["Copies", "Found", "find_copies", "find_pairs"]
+__all__ = ["COPY", "SEARCHED", "Copies", "Found", "find_copies", "find_pairs"]
 
 PIECE_ROWS = 1 << 21  # about 60 bytes each in the join
 WORKER_KEYS = 1 << 22  # that a worker of its own is worth: about a second

@@ -18,7 +18,7 @@ from corpus_platform.stages.bins_writing import BIN_NAMES, bin_file
 from corpus_platform.stages.packed_bins import PACKED_DOCUMENTS
 from corpus_platform.stages.project import Project
 from corpus_platform.stages.release_hashes import FOUND, HASH, hashed, hashed_windows, places
-from corpus_platform.stages.release_in_force import documents_to_match
+from corpus_platform.stages.release_in_force import DOCUMENTS, documents_to_match
 from corpus_platform.stages.release_order import order_numbers
 from corpus_platform.stages.release_sample import undecodable
 from corpus_platform.stages.tokenizer import TOKENIZER_FILE
@@ -28,7 +28,6 @@ from corpus_platform.storage.manifest import Json
 
 __all__ = ["DOCUMENTS", "measure_release"]
 
-DOCUMENTS = "documents.parquet"
 BLOCK_TOKENS = 1 << 22
 FOREIGN = -1  # number of a shard that the ledger does not name
 

@@ -19,8 +19,8 @@ from corpus_platform.stages.project import Project
 from corpus_platform.stages.release_audit import DOCUMENTS
 from corpus_platform.stages.release_makings import Makings
 from corpus_platform.stages.release_names import NamedRelease, name_release
+from corpus_platform.stages.release_report import SETTINGS_FILE
 from corpus_platform.stages.release_rows import Matched, matched_parts
-from corpus_platform.stages.shuffled_bins import SETTINGS_FILE
 from corpus_platform.stages.tokenizer import TOKENIZER_FILE
 from corpus_platform.storage.registry import key_order
 

@@ -9,7 +9,13 @@ from corpus_platform.stages.project import Project
 from corpus_platform.storage.artifacts import Artifact
 from corpus_platform.storage.pointer import read_pointer
 
-__all__ = ["current_path", "documents_in_force", "documents_to_match", "release_in_force"]
+__all__ = [
+    "DOCUMENTS",
+    "current_path",
+    "documents_in_force",
+    "documents_to_match",
+    "release_in_force",
+]
 
 ASSET = "shuffled_bins"
 DOCUMENTS = "documents.parquet"

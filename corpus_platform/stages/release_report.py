@@ -22,6 +22,7 @@ from corpus_platform.stages.release_figures import (
     decode_places,
     read_sample,
 )
+from corpus_platform.stages.release_in_force import DOCUMENTS
 from corpus_platform.stages.release_sources import SOURCES_FILE, release_sources, sources_json
 from corpus_platform.stages.tokenizer import TOKENIZER_FILE
 from corpus_platform.storage.files import file_sha256
@@ -29,10 +30,10 @@ from corpus_platform.storage.manifest import Json
 from corpus_platform.tokenization.acceptance import HOSTILE
 from corpus_platform.tokenization.byte_lengths import text_lengths
 
-__all__ = ["REPORT_FILE", "write_report"]
+__all__ = ["REPORT_FILE", "SETTINGS_FILE", "write_report"]
 
 REPORT_FILE = "REPORT.md"
-DOCUMENTS, SETTINGS_FILE = "documents.parquet", "settings.json"
+SETTINGS_FILE = "settings.json"
 
 
 def write_report(

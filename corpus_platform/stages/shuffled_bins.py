@@ -23,7 +23,7 @@ from corpus_platform.stages.release_in_force import (
     documents_in_force,
     release_in_force,
 )
-from corpus_platform.stages.release_report import write_report
+from corpus_platform.stages.release_report import SETTINGS_FILE, write_report
 from corpus_platform.stages.shuffle_units import Level
 from corpus_platform.stages.shuffling import (
     PackedShard,
@@ -44,7 +44,6 @@ from corpus_platform.tokenization.encoder import load_encoder
 __all__ = ["STAGE", "current_path", "publish_release", "release_in_force"]
 
 ASSET = "shuffled_bins"
-SETTINGS_FILE = "settings.json"
 
 
 def publish_release(project: Project, *, progress: Progress = quiet) -> Report:

@@ -17,7 +17,7 @@ from corpus_platform.errors import StorageError
 from corpus_platform.storage.listed import Listed
 from corpus_platform.storage.registry import Member
 
-__all__ = ["SIDECAR", "excluded", "glob_expression", "glob_files", "with_sidecars"]
+__all__ = ["CRAWL", "SIDECAR", "excluded", "glob_expression", "glob_files", "with_sidecars"]
 
 CRAWL = "{crawl}"
 SIDECAR = ".sha256"  # a file beside another one, with the hash to expect
