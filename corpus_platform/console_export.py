@@ -89,4 +89,5 @@ def export_lines(report: ExportReport) -> Iterator[str]:
 def validation_lines(count: int, faults: Sequence[str]) -> Iterator[str]:
     """Yield what is not as recorded, and a sum."""
     yield from faults
-    yield f"{count:,} files validated, {len(faults):,} not as recorded"
+    way_out = "; delete them, and the same export makes them again" if faults else ""
+    yield f"{count:,} files validated, {len(faults):,} not as recorded{way_out}"

@@ -87,7 +87,7 @@ def read_export(data: bytes, where: str) -> Finished:
         return Finished(identity, {file.path: file for file in files}, *ids)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise StorageError(
-            f"{where}: does not say what was exported: {error!r}; delete it to export there"
+            f"{where}: does not say what was exported: {error!r}; delete the folder to export there again"
         ) from error
 
 

@@ -112,7 +112,9 @@ def test_validation_ends_with_1_and_names_what_differs(
     assert f"{out}/train.bin: sha256 is " in result.output
     alone = _corpus("export", "--validate", "--to", out, "--config", tmp_path / "none.yaml")
     assert alone.exit_code == 1
-    assert alone.output.endswith("3 files validated, 1 not as recorded\n")
+    assert alone.output.endswith(
+        "3 files validated, 1 not as recorded; delete them, and the same export makes them again\n"
+    )
 
 
 def test_a_damaged_release_ends_with_1(config: Path, release: str, tmp_path: Path) -> None:

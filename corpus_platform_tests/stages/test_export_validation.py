@@ -60,6 +60,19 @@ def test_shards_are_held_against_their_index(finished: Path, tmp_path: Path) -> 
     assert "sha256" in fault
 
 
+def test_a_byte_of_a_shard_that_holds_nothing_counts_too(finished: Path, tmp_path: Path) -> None:
+    pytest.importorskip("h5py")
+    project, out = open_project(load_settings(finished)), tmp_path / "out"
+    export_release(project, "current", "hdf5", ExportOptions(to=str(out)))
+    path = next((out / "train").rglob("part-00001*.h5"))
+    data = bytearray(path.read_bytes())
+    at = data.index(bytes(1000)) + 500
+    data[at] = 1
+    path.write_bytes(data)
+    count, (fault,) = validate_export(out)
+    assert (count, fault.split(": ")[0]) == (8, str(path))
+
+
 def test_what_is_no_export_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"holds no export.json and no shards.json"):
         validate_export(tmp_path)
