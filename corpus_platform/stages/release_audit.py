@@ -187,12 +187,14 @@ class _Packed(NamedTuple):
 
 def _packed(project: Project, shard: str, number: int, row_tokens: int | None) -> Iterator[_Packed]:
     artifact = project.present("packed_bins", shard)
-    columns = ["file", "start", "row", "offset"]
+    columns = ["file", "start", "tokens", "row", "offset"]
     documents = pl.read_parquet(artifact.path(PACKED_DOCUMENTS), columns=columns)
     documents = documents.with_columns(shard=pl.lit(number, pl.Int32))
     for name in BIN_NAMES.values():
         part = documents.filter(pl.col("file") == bin_file(name)).sort("start")
         bin_ = open_token_bin(artifact.folder, name)
+        if bin_.header.row_tokens is not None:  # of documents without a token they have nothing
+            part = part.filter(pl.col("tokens") > 0)
         found = hashed(bin_, name, part)
         if row_tokens is None or bin_.header.row_tokens is not None:
             yield _Packed(found, None)

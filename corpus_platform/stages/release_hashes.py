@@ -70,6 +70,8 @@ def hashed_windows(bin_: TokenBin, kind: str, lines: pl.DataFrame, length: int) 
     starts, ends, _ = places(bin_)
     lines = lines.head(len(ends))
     starts, ends = starts[: len(lines)], ends[: len(lines)]
+    filled = ends > starts
+    lines, starts, ends = lines.filter(pl.Series(filled)), starts[filled], ends[filled]
     total = int(ends[-1]) if len(ends) else 0
     cut_ends = np.union1d(ends, np.arange(length, total, length))
     cut_starts = np.append(0, cut_ends)[: len(cut_ends)]

@@ -77,7 +77,7 @@ def scatter(task: Scatter) -> int:
     bin_ = open_token_bin(task.packed, task.name)
     if task.target.is_dir():
         return len(bin_.tokens)
-    lines = _lines(task)
+    lines = _lines(task, in_rows=bin_.header.row_tokens is not None or task.level.unit == "windows")
     units = units_of(bin_, _as_lines(lines), task.level)
     order = np.argsort(document_keys(task.seed, task.shard, units.number), kind="stable")
     folder = task.target.with_name(f"{task.target.name}.part")
@@ -93,10 +93,12 @@ def scatter(task: Scatter) -> int:
     return len(bin_.tokens)
 
 
-def _lines(task: Scatter) -> pl.DataFrame:
+def _lines(task: Scatter, *, in_rows: bool) -> pl.DataFrame:
+    """Return the lines of a bin; a document without a token has no place in a row or a window."""
     columns = ["file", "start", "tokens", "row", "id", "offset"]
     listed = pl.read_parquet(task.documents, columns=columns)
-    return listed.filter(pl.col("file") == bin_file(task.name)).drop("file").sort("start")
+    chosen = (pl.col("file") == bin_file(task.name)) & (pl.col("tokens") >= int(in_rows))
+    return listed.filter(chosen).drop("file").sort("start")
 
 
 def _as_lines(lines: pl.DataFrame) -> Lines:

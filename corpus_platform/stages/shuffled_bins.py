@@ -201,6 +201,8 @@ def _ledger(included: _Included, splits: Mapping[str, Shuffled]) -> dict[str, ob
         ledger[f"{split}_tokens"] = sum(h.tokens - h.padding for h in headers)
         ledger[f"{split}_padding"] = sum(h.padding for h in headers)
         ledger[f"{split}_oversized_files"] = shuffled.oversized
+        if shuffled.empty:
+            ledger[f"{split}_documents_without_tokens"] = shuffled.empty
     return ledger
 
 

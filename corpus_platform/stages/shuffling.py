@@ -64,12 +64,16 @@ class Shuffle:
 
 
 class Shuffled(NamedTuple):
-    """The files of a split by base name, and the lines of their documents in one table."""
+    """The files of a split by base name, and the lines of their documents in one table.
+
+    `empty` documents of streams have no token, and so no place in windows.
+    """
 
     headers: dict[str, Header]
     lines: Sequence[Path]
     documents: int
     oversized: int
+    empty: int
 
 
 Told = Callable[[int], None]  # hears of tokens that were moved
@@ -88,7 +92,8 @@ def shuffle_split(
     tasks = scatters(name, shards, how)
     for tokens in map_pieces(scatter, tasks, workers=workers):
         told(tokens)
-    return _gathered(folder, name, tasks, policy, row_tokens, how, workers, told)
+    made = _gathered(folder, name, tasks, policy, row_tokens, how, workers, told)
+    return made._replace(empty=sum(h.documents for h in headers) - made.documents)
 
 
 def _common(
@@ -159,7 +164,7 @@ def _gathered(
         sealed = pool.map(_sealed, files, plan.documents, plan.padding)
         headers = {file.name: header for file, header in zip(files, sealed, strict=True)}
     lines = [piece.lines for piece in pieces]
-    return Shuffled(headers, lines, sum(plan.documents), plan.placement.oversized)
+    return Shuffled(headers, lines, sum(plan.documents), plan.placement.oversized, 0)
 
 
 def _sealed(file: TokenBinParts, documents: int, padding: int) -> Header:

@@ -20,6 +20,7 @@ from corpus_platform.packing.placement import Placement
 from corpus_platform.packing.shuffle import document_keys
 from corpus_platform.stages import shuffle_scatter, shuffling
 from corpus_platform.stages.bins_writing import Batch, Packing, write_bins
+from corpus_platform.stages.release_hashes import hashed, hashed_windows
 from corpus_platform.stages.shuffle_scatter import Scatter, scatter
 from corpus_platform.stages.shuffle_units import Level
 from corpus_platform.stages.shuffling import (
@@ -57,6 +58,7 @@ def _pack(
     *,
     packing: Packing = Packing("concat", None, None),  # noqa: B008 - never changed
     policy: Policy = POLICY,
+    masked: bool = True,
 ) -> list[PackedShard]:
     packed = []
     for shard, documents in corpus.items():
@@ -70,9 +72,9 @@ def _pack(
         ends = np.cumsum([len(d) for d in documents], dtype=np.int64)
         # The documents with an even row have a token in their middle that does not count.
         loss = np.ones(len(flat), np.bool_)
-        loss[
-            [int(e) - 1 - len(d) // 2 for e, d in list(zip(ends, documents, strict=True))[::2]]
-        ] = 0
+        if masked:
+            silent = [int(e) - 1 - len(d) // 2 for e, d in zip(ends, documents, strict=True)][::2]
+            loss[silent] = 0
         table = write_bins(
             home,
             shard,
@@ -92,9 +94,13 @@ def _how(scratch: Path, unit: str = "documents", tokens: int = 0, **changes: int
     return dataclasses.replace(usual, **changes)
 
 
-def _shuffle(folder: Path, shards: Sequence[PackedShard], how: Shuffle) -> pl.DataFrame:
+def _made(folder: Path) -> Path:
     folder.mkdir(exist_ok=True)
-    found = shuffle_split(folder, "train", shards, how, lambda _: None)
+    return folder
+
+
+def _shuffle(folder: Path, shards: Sequence[PackedShard], how: Shuffle) -> pl.DataFrame:
+    found = shuffle_split(_made(folder), "train", shards, how, lambda _: None)
     write_lines(folder / "documents.parquet", found.lines)
     return pl.read_parquet(folder / "documents.parquet")
 
@@ -314,3 +320,47 @@ def test_a_range_of_a_shard_takes_some_bytes_and_not_some_hundred(tmp_path: Path
         tracemalloc.stop()
     assert len(ranges) == 256
     assert held < 500 * 256 * 2  # beside the 8 of `units`; as lists of numbers it was 96
+
+
+EMPTY = {"2026-40/a": [[], [5, 6, 7], [], [8, 9], []], "2026-40/b": [[]], "2026-44/c": [[3]]}
+BARE = ROWS._replace(eos_id=None)  # no control token makes documents longer
+
+
+def _with_empty(folder: Path, packing: Packing, policy: Policy) -> list[PackedShard]:
+    corpus = {s: [np.array(d, np.uint32) for d in found] for s, found in EMPTY.items()}
+    return _pack(folder, corpus, packing=packing, policy=policy, masked=False)
+
+
+@pytest.mark.parametrize(
+    ("packing", "policy", "unit", "lines"),
+    [
+        ("concat", BARE._replace(pad_id=None), "documents", [(0, 0), (0, 0), (0, 2), (0, 3), (0, 0), (0, 0), (0, 1)]),
+        ("concat", BARE._replace(pad_id=None), "windows", [(0, 1), (0, 1), (0, 3), (1, 1)]),
+        ("best_fit", BARE, "documents", [(0, 1), (0, 2), (0, 3)]),
+        ("pad", BARE, "documents", [(0, 1), (0, 2), (0, 3)]),
+    ],
+)  # fmt: skip
+def test_a_document_without_a_token_has_no_place_in_a_row_or_a_window(
+    packing: str, policy: Policy, unit: str, lines: list[tuple[int, int]], tmp_path: Path
+) -> None:
+    shards = _with_empty(tmp_path, Packing(packing, 4 if policy.pad_id else None, None), policy)
+    listed = _shuffle(tmp_path / "out", shards, _how(tmp_path / "scratch", unit, 4))
+    assert sorted(listed.select("offset", "tokens").rows()) == sorted(lines)
+
+
+def test_the_audit_cuts_documents_without_a_token_as_the_shuffle_does(tmp_path: Path) -> None:
+    shards = _with_empty(tmp_path, Packing("concat", None, None), BARE._replace(pad_id=None))
+    how = _how(tmp_path / "scratch", "windows", 4)
+    made = shuffle_split(_made(tmp_path / "out"), "train", shards, how, lambda _: None)
+    write_lines(tmp_path / "out" / "documents.parquet", made.lines)
+    number = pl.col("shard").replace_strict(
+        {s: i for i, s in enumerate(EMPTY)}, return_dtype=pl.Int32
+    )
+    listed = pl.read_parquet(tmp_path / "out" / "documents.parquet").with_columns(number)
+    found = hashed(open_token_bin(tmp_path / "out", "train-00000"), "train", listed)
+    packed = [
+        hashed_windows(open_token_bin(s.folder, "train"), "train", pl.read_parquet(s.documents).filter(pl.col("file") == "train.bin").with_columns(number), 4)
+        for s in shards
+    ]  # fmt: skip
+    assert pl.concat(packed).sort(found.columns).equals(found.sort(found.columns))
+    assert made.empty == 4
