@@ -236,9 +236,8 @@ def _to_make(
 
 def _refused(project: Project, asset: str, partition: str | None, refusal: Uncleared) -> State:
     own = refusal.asset == asset and refusal.partition == partition
-    return _state(
-        project, asset, partition, "blocked", str(refusal), gate=refusal.gate if own else None
-    )
+    reason = refusal.reason if own else str(refusal)  # asset and gate are shown beside it
+    return _state(project, asset, partition, "blocked", reason, gate=refusal.gate if own else None)
 
 
 def _after(

@@ -216,6 +216,7 @@ def test_a_refused_shard_is_blocked_by_its_gate_and_what_comes_after_by_it(
     assert after.reason.startswith(f"after minhash_signatures[{FIRST}], which is blocked: ")
     clusters = found.of("dedup_clusters")
     assert (clusters.state, clusters.gate) == ("blocked", "uncleared")
+    assert not clusters.reason.startswith("dedup_clusters")  # shown beside it
     assert [(b.asset, b.partition, b.gate) for b in found.blocked] == [
         ("minhash_signatures", FIRST, "exact_keys"),
         ("dedup_clusters", None, "uncleared"),

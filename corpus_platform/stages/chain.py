@@ -60,7 +60,7 @@ def open_project(
 
     `connect` makes the client for S3; without it boto3 does.
 
-    Raises SettingsError when a waiver names a gate that is none.
+    Raises SettingsError when a waiver names a gate that is none, or holds for nothing.
     """
     _check_waivers(settings.waivers)
     return Project(
@@ -74,6 +74,7 @@ def _check_waivers(waivers: Iterable[Waiver]) -> None:
     for number, waiver in enumerate(waivers):
         where, last = f"waivers.{number}.gate", waiver.gate.rpartition("/")[2]
         if waiver.gate in names or waiver.gate in full:
+            _check_reach(f"waivers.{number}.partition", waiver)
             continue
         if last in UNWAIVABLE:
             raise SettingsError(
@@ -83,4 +84,24 @@ def _check_waivers(waivers: Iterable[Waiver]) -> None:
         raise SettingsError(
             f"{where}: no gate {waiver.gate!r}; gates are {', '.join(sorted(names))},"
             " each also as asset/gate"
+        )
+
+
+def _check_reach(where: str, waiver: Waiver) -> None:
+    """Refuse a waiver that holds for nothing: of one shard where all are judged, or the reverse."""
+    judged = [
+        CHAIN[asset].per_shard
+        for asset, gates in GATES.items()
+        for gate in gates
+        if waiver.gate in (gate.name, f"{asset}/{gate.name}")
+    ]
+    if waiver.partition is None and all(judged):
+        raise SettingsError(
+            f"{where}: {waiver.gate} is a gate of single shards: name the one it is for, as"
+            " `corpus status` does"
+        )
+    if waiver.partition is not None and not any(judged):
+        raise SettingsError(
+            f"{where}: {waiver.gate} is a gate over the whole corpus, not of a shard: leave"
+            f" {waiver.partition!r} out"
         )

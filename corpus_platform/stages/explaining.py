@@ -200,6 +200,8 @@ def _nearest(
     before, _, number = asked.rpartition(":")
     if number.isdigit() and "://" not in asked:
         yield from _nearest_place(project, before, release)
+    elif asked in project.registry.all():
+        yield f"{asked!r} is a shard: ask for one of its records, from {asked}:0 on"
     what, unread = "URL" if "://" in asked else "id or URL", looked.unread
     count = len(project.registry.all()) - len(unread)
     yield f"no document of {count:,} shards has the {what} {asked!r}"

@@ -18,7 +18,32 @@ def _settings(folder: Path, *gates: str) -> Settings:
 
 
 def test_a_waiver_of_a_gate_alone_or_with_its_asset_is_taken(tmp_path: Path) -> None:
-    open_project(_settings(tmp_path, "sha256", "raw_shards/sha256", "drop_rate_too_short", "whole"))
+    open_project(_settings(tmp_path, "sha256", "shuffled_bins/sha256", "leaks", "whole"))
+
+
+@pytest.mark.parametrize(
+    ("gate", "partition", "words"),
+    [
+        ("no_loss_ranges", None, "is a gate of single shards: name the one it is for, as "),
+        ("raw_shards/sha256", None, "is a gate of single shards: name the one it is for, as "),
+        ("shrunk", "c/a", "is a gate over the whole corpus, not of a shard: leave 'c/a' out"),
+    ],
+)
+def test_a_waiver_that_holds_for_nothing_is_refused(
+    gate: str, partition: str | None, words: str, tmp_path: Path
+) -> None:
+    settings = _settings(tmp_path, "whole", gate)
+    taken, other = settings.waivers
+    waivers = (taken, other.model_copy(update={"partition": partition}))
+    with pytest.raises(SettingsError) as refusal:
+        open_project(settings.model_copy(update={"waivers": waivers}))
+    assert str(refusal.value).startswith(f"waivers.1.partition: {gate} {words}")
+
+
+def test_a_waiver_of_one_shard_is_taken_where_any_asset_judges_shards_so(tmp_path: Path) -> None:
+    settings = _settings(tmp_path, "sha256", "not_empty")
+    waivers = tuple(w.model_copy(update={"partition": "c/a"}) for w in settings.waivers)
+    open_project(settings.model_copy(update={"waivers": waivers}))
 
 
 @pytest.mark.parametrize("gate", ["kept_shar", "raw_shards/ledger", "nothing/sha256"])

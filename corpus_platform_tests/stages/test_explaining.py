@@ -149,6 +149,7 @@ def test_any_token_is_some_documents(corpus: Path, project: Project, release: Pa
         (f"{LAST}:41", f"{LAST} has 41 records: rows 0 to 40"),
         ("2026-44/part-00000.parket:3", f"no shard '2026-44/part-00000.parket'; there is {LAST}"),
         ("train-00000.bin:99999999", "train-00000.bin of release "),
+        (LAST, f"{LAST!r} is a shard: ask for one of its records, from {LAST}:0 on"),
         ("train-00007.bin:1", "no token file train-00007.bin: release "),
     ],
 )
