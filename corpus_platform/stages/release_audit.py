@@ -1,7 +1,7 @@
 """The audit of shuffled_bins: reads every released document again and holds it against the packed ones.
 
 A document, in rows each piece of one, is known by kind of file, shard, row and offset, and compared
-by count and hash of its tokens and of their mask: about 70 bytes of each released one are held, and
+by count and hash of its tokens and of their mask: about 300 bytes of each released one are held, and
 of the packed ones a shard's at a time. Of windows the packed documents are cut alike before.
 """
 
