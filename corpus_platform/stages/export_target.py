@@ -21,7 +21,6 @@ from corpus_platform.storage.files import (
     file_sha256,
     flush_file,
     flush_folder,
-    publish_bytes,
     read_if_there,
 )
 
@@ -162,7 +161,7 @@ class Folder:
     def put(self, name: str, data: bytes) -> None:
         """Make a small file, or replace it, whole."""
         try:
-            publish_bytes(self.folder / name, data)
+            _replace(self.scratch, self.folder / name, data)
         except OSError as error:
             path = self.folder / name
             raise StorageError(f"{path}: cannot be written: {error}; run again") from error
@@ -176,6 +175,18 @@ class Folder:
         shutil.rmtree(self.scratch, ignore_errors=True)
         if finished:
             self.state_path.unlink(missing_ok=True)
+
+
+def _replace(scratch: Path, path: Path, data: bytes) -> None:
+    """Make a small file whole; what a killed call leaves of it lies in the scratch folder."""
+    staged = scratch / f".{path.name}"
+    with staged.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    path.parent.mkdir(parents=True, exist_ok=True)
+    os.replace(staged, path)
+    flush_folder(path.parent)
 
 
 @contextlib.contextmanager
@@ -212,10 +223,13 @@ class State:
             with contextlib.suppress(ValueError, RecursionError):  # torn: the file is made again
                 yield json.loads(line)
 
-    def begin(self, identity: Mapping[str, object], files: Sequence[ExportedFile]) -> None:
+    def begin(
+        self, scratch: Path, identity: Mapping[str, object], files: Sequence[ExportedFile]
+    ) -> None:
         """Note what is exported, and what is there of it."""
         lines = [{"export": identity}, *(file.to_json() for file in files)]
-        publish_bytes(self._path, b"".join(json.dumps(one).encode() + b"\n" for one in lines))
+        data = b"".join(json.dumps(one).encode() + b"\n" for one in lines)
+        _replace(scratch, self._path, data)
 
     def note(self, files: Sequence[ExportedFile]) -> None:
         """Note files that are there."""

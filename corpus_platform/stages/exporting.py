@@ -270,7 +270,7 @@ class _Export:
         self._target.close(finished=False)
         try:
             self._target.scratch.mkdir(parents=True)
-            state.begin(self._identity(), list(known.values()))
+            state.begin(self._target.scratch, self._identity(), list(known.values()))
         except OSError as error:
             raise StorageError(
                 f"{self._target.scratch.parent}: nothing can be written there: {error}; name another"
