@@ -111,7 +111,8 @@ def _estimate(counted: Counted, fertility: Mapping[str, Mapping[str, float]]) ->
     """
     ratios = {name: one["bytes_per_token"] for name, one in fertility.items()}
     sizes, named = counted.kept_bytes, {"": "und"}
-    known = {n: r for n in sizes if (r := ratios.get(named.get(n, n), 0.0)) > 0.0}
+    # In one order: a sum of floats depends on it, and languages were counted in any.
+    known = {n: r for n in sorted(sizes) if (r := ratios.get(named.get(n, n), 0.0)) > 0.0}
     tokens = sum(sizes[name] / ratio for name, ratio in known.items())
     if not tokens:
         return 0.0

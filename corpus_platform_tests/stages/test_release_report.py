@@ -3,6 +3,7 @@
 import hashlib
 import json
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +14,8 @@ from corpus_platform.settings_file import load_settings
 from corpus_platform.stages.chain import open_project
 from corpus_platform.stages.packed_bins import pack_shard
 from corpus_platform.stages.project import Product, Project
-from corpus_platform.stages.release_figures import decode_places
-from corpus_platform.stages.release_report import write_report
+from corpus_platform.stages.release_figures import Counted, decode_places
+from corpus_platform.stages.release_report import _estimate, write_report
 from corpus_platform.stages.shuffled_bins import publish_release
 from corpus_platform_tests.small import PAGES, SHARDS, register
 
@@ -117,6 +118,18 @@ def test_a_document_in_both_splits_fails(project: Project, tmp_path: Path) -> No
     pl.concat([lines, moved]).write_parquet(draft / "documents.parquet")
     row = _section(_write(project, draft), "Acceptance")[7]
     assert (row[2], row[3]) == ("**fail**", "1 of 6 validation documents are listed in train")
+
+
+@pytest.mark.parametrize("order", ["abc", "bca", "cab", "cba"])
+def test_the_estimate_does_not_depend_on_which_language_was_counted_first(order: str) -> None:
+    sizes = {"a": 8318350, "b": 9275445, "c": 3910509}
+    ratios = {"a": 2.38, "b": 3.71, "c": 4.04}
+    fertility = {name: {"bytes_per_token": ratio} for name, ratio in ratios.items()}
+    counted = Counted(kept_bytes=Counter({name: sizes[name] for name in order}))
+    assert _estimate(counted, fertility) == _IN_ORDER  # else in the last digit
+
+
+_IN_ORDER = 8318350 / 2.38 + 9275445 / 3.71 + 3910509 / 4.04
 
 
 def test_rows_have_no_padding_in_any_figure(finished: Path, tmp_path: Path) -> None:
