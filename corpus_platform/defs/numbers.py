@@ -74,8 +74,8 @@ def _rates(
 def _windows(numbers: Mapping[str, float], length: int) -> Iterator[tuple[str, float]]:
     """Yield how many training sequences the tokens make, and how full those are."""
     tokens = numbers.get("train_tokens", 0)
-    in_rows = (
-        numbers.get("padding_tokens") or {"strategy/best_fit", "strategy/pad"} & numbers.keys()
+    in_rows = any(
+        numbers.get(name) for name in ("padding_tokens", "strategy/best_fit", "strategy/pad")
     )
     if tokens and length and not in_rows:
         sequences = math.ceil(tokens / length)

@@ -55,6 +55,15 @@ def test_tokens_are_summed_and_shared_out_and_fill_windows() -> None:
     }
 
 
+def test_streams_make_sequences_and_rows_are_some_already() -> None:
+    """A pack names all strategies, and says with 1 which is in force."""
+    tokens = {"train_tokens": 900, "padding_tokens": 0, "strategy/pad": 0.0}
+    concat = tokens | {"strategy/concat": 1.0, "strategy/best_fit": 0.0}
+    rows = tokens | {"strategy/concat": 0.0, "strategy/best_fit": 1.0}
+    assert shown_numbers(concat, sequence_length=400)["sequences"] == 3
+    assert "sequences" not in shown_numbers(rows, sequence_length=400)
+
+
 def test_speeds_are_per_second_of_the_stage() -> None:
     numbers = {"documents": 50, "train_tokens": 300, "validation_tokens": 100}
     shown = shown_numbers(numbers, seconds=2.0, bytes_in=3_000_000)
