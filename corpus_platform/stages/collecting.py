@@ -21,6 +21,7 @@ from corpus_platform.stages.export_target import export_leases
 from corpus_platform.stages.keeping import RELEASES, Keep, Lying, Place, Stored, find_kept
 from corpus_platform.stages.project import Project
 from corpus_platform.stages.release_pins import pins_lease
+from corpus_platform.stages.shuffled_bins import shuffle_scratch
 from corpus_platform.storage import lease, trash
 from corpus_platform.storage.catalog import FileStamp, stamp
 from corpus_platform.storage.files import publish_bytes
@@ -158,7 +159,7 @@ def _hidden(project: Project) -> Iterator[Collected]:
 
 def _of_shuffles(project: Project, stored: Stored) -> Iterator[Collected]:
     """Yield what lies between the passes of shuffles, but for one that can be gone on with."""
-    home = project.settings.scratch_path / "shuffle"
+    home = shuffle_scratch(project)
     try:
         wanted = project.expected(RELEASES, None).key[:16]
     except Uncleared:

@@ -35,13 +35,13 @@ from corpus_platform.stages.shuffling import (
 from corpus_platform.stages.tokenizer import TOKENIZER_FILE
 from corpus_platform.stages.uncleared import check_share_left_out, left_out_inputs
 from corpus_platform.storage.artifacts import Artifact
-from corpus_platform.storage.files import canonical_json
+from corpus_platform.storage.files import canonical_json, text_sha256
 from corpus_platform.storage.manifest import Json
 from corpus_platform.storage.pointer import move_pointer, points_to
 from corpus_platform.storage.registry import key_order
 from corpus_platform.tokenization.encoder import load_encoder
 
-__all__ = ["STAGE", "current_path", "publish_release", "release_in_force"]
+__all__ = ["STAGE", "current_path", "publish_release", "release_in_force", "shuffle_scratch"]
 
 ASSET = "shuffled_bins"
 
@@ -153,13 +153,19 @@ def _padding(project: Project) -> int | None:
     return load_encoder(data, eos_token=None, pad_token=project.settings.pack.pad_token).pad_id
 
 
+def shuffle_scratch(project: Project) -> Path:
+    """Return the folder of what lies between the passes; other corpora may have the same scratch."""
+    settings = project.settings
+    return settings.scratch_path / f"shuffle-{text_sha256(str(settings.storage_path))[:16]}"
+
+
 @contextlib.contextmanager
 def _scratch(project: Project, key: str) -> Generator[Path]:
     """Give the folder of what lies between the passes; it is gone after a shuffle that ended well.
 
     One of the same release is found again; those of others are removed.
     """
-    home = project.settings.scratch_path / "shuffle"
+    home = shuffle_scratch(project)
     home.mkdir(parents=True, exist_ok=True)
     for left in home.iterdir():
         if left.name != key[:16]:

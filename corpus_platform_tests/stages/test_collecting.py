@@ -22,7 +22,12 @@ from corpus_platform.stages.packed_bins import pack_shard
 from corpus_platform.stages.pinned_release import find_release, pinned
 from corpus_platform.stages.project import Project
 from corpus_platform.stages.release_pins import pin_release, pins_path
-from corpus_platform.stages.shuffled_bins import current_path, publish_release, release_in_force
+from corpus_platform.stages.shuffled_bins import (
+    current_path,
+    publish_release,
+    release_in_force,
+    shuffle_scratch,
+)
 from corpus_platform.storage import lease
 from corpus_platform.storage.pointer import move_pointer
 from corpus_platform_tests.small import SHARDS
@@ -211,7 +216,7 @@ def test_of_a_shard_in_use_nothing_goes(finished: Path) -> None:
 def test_leftovers_of_killed_processes_go_when_they_are_old_enough(finished: Path) -> None:
     project = open_project(load_settings(finished))
     releases, root = project.store.folder("shuffled_bins", None), project.store.root
-    folders = [releases / ".draft-1", releases / ".trash-2", root / "scratch" / "shuffle" / "3"]
+    folders = [releases / ".draft-1", releases / ".trash-2", shuffle_scratch(project) / "3"]
     bare, young = releases / "0123456789abcdef", releases / "fedcba9876543210"
     for folder in [*folders, bare, young]:
         folder.mkdir(parents=True)

@@ -10,7 +10,11 @@ import pytest
 
 from corpus_platform.settings_file import load_settings
 from corpus_platform.stages.chain import open_project
-from corpus_platform.stages.shuffled_bins import publish_release, release_in_force
+from corpus_platform.stages.shuffled_bins import (
+    publish_release,
+    release_in_force,
+    shuffle_scratch,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -63,7 +67,7 @@ def _release(config: Path) -> dict[str, str]:
     project = open_project(load_settings(config))
     artifact = publish_release(project).artifact
     assert release_in_force(project) == {"id": artifact.folder.name, "path": str(artifact.folder)}
-    assert not (project.settings.scratch_path / "shuffle").exists()
+    assert not shuffle_scratch(project).exists()
     return {
         p.name: hashlib.sha256(p.read_bytes()).hexdigest()
         for p in sorted(artifact.folder.iterdir())

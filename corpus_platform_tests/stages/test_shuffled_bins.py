@@ -12,9 +12,15 @@ import pytest
 from corpus_platform.document import RELEASE_DOCUMENTS
 from corpus_platform.settings_file import load_settings
 from corpus_platform.stages.chain import open_project
+from corpus_platform.stages.collecting import look
 from corpus_platform.stages.project import Project
-from corpus_platform.stages.shuffled_bins import publish_release, release_in_force
+from corpus_platform.stages.shuffled_bins import (
+    publish_release,
+    release_in_force,
+    shuffle_scratch,
+)
 from corpus_platform_tests.small import SHARDS
+from corpus_platform_tests.stages.releases import empty_project
 
 
 @pytest.fixture
@@ -123,3 +129,18 @@ def test_the_ledger_counts_what_is_released(project: Project) -> None:
 def test_the_release_in_force_is_named(project: Project) -> None:
     folder = _folder(project)
     assert release_in_force(project) == {"id": folder.name, "path": str(folder)}
+
+
+def test_what_another_corpus_has_in_the_same_scratch_folder_stays(
+    finished: Path, tmp_path: Path
+) -> None:
+    text = finished.read_text().replace("run: {", f"run: {{scratch: {tmp_path / 'scratch'}, ")
+    finished.write_text(f"{text}shuffle: {{seed: 1}}\n")
+    other = shuffle_scratch(
+        empty_project(tmp_path / "p", f"run: {{scratch: {tmp_path / 'scratch'}}}")
+    )
+    (other / "0123456789abcdef").mkdir(parents=True)
+    project = open_project(load_settings(finished))
+    assert publish_release(project).made is True
+    assert [item.path for item in look(project, ["scratch"]).items] == []
+    assert [*(tmp_path / "scratch").rglob("*")] == [other, other / "0123456789abcdef"]
