@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 from corpus_platform.console import printable
 from corpus_platform.stages.token_counts import CLEANED, STATES, Count, TokenCounts
@@ -13,6 +14,7 @@ from corpus_platform.stages.token_counts import CLEANED, STATES, Count, TokenCou
 __all__ = ["counting", "tokens_json", "tokens_lines", "tokens_table"]
 
 NAMED_SHARDS = 5
+NAME_WIDTH = 80
 Group = tuple[str | None, str | None]  # a shard or crawl, and a language; None for all
 
 
@@ -41,8 +43,16 @@ def tokens_table(found: TokenCounts, *, by_shard: bool) -> Table:
             states = groups.setdefault(group, {})
             states[count.state] = _sum(states.get(count.state), count)
     for group in sorted(groups, key=lambda group: (group[0] is None, group[1] is None)):
-        table.add_row(*(printable(name or "all") for name in group), *_cells(groups[group]))
+        table.add_row(*(_name(name) for name in group), *_cells(groups[group]))
     return table
+
+
+def _name(name: str | None) -> Text:
+    """Return the name of a shard, a crawl or a language on one line; a language may be any text."""
+    if name is None:
+        return Text("all")
+    line = printable(name).replace("\n", "\\n")
+    return Text(line if len(line) <= NAME_WIDTH else f"{line[: NAME_WIDTH - 1]}…")  # no markup
 
 
 def _groups(count: Count, *, by_shard: bool) -> Iterator[Group]:

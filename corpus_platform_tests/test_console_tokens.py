@@ -3,6 +3,7 @@
 import io
 import json
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -94,3 +95,14 @@ def test_progress_is_drawn_on_a_terminal_and_nowhere_else(*, terminal: bool) -> 
         progressed(1, 4)
     assert ("25%" in file.getvalue()) == terminal
     assert terminal or file.getvalue() == ""
+
+
+def test_a_language_of_any_text_takes_one_short_line_as_it_is() -> None:
+    names = ("a\nb", "x" * 1000, "[/]")
+    counts = tuple(Count("c/a", name, "cleaned", 1, 4, 2) for name in names)
+    console = Console(file=io.StringIO(), width=200)
+    with console.capture() as seen:
+        console.print(tokens_table(replace(FOUND, counts=counts), by_shard=False))
+    lines = [line.split() for line in seen.get().splitlines()]
+    assert len(lines) == 8
+    assert [line[1] for line in lines[1:4]] == ["a\\nb", "x" * 79 + "…", "[/]"]
