@@ -96,7 +96,7 @@ def main() -> None:
     \b
     Exit codes:
         0  done
-        1  a gate blocked something, or a file is not as recorded
+        1  a gate blocked something, a file is not as recorded, or there is no such document
         2  the settings or the command line cannot be used
         3  a stage or the machine failed
     """

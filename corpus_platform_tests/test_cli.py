@@ -122,7 +122,9 @@ def test_settings_that_cannot_be_used_end_with_2_and_nothing_starts(
     ]
     result = _corpus(command, *arguments, "--config", config)
     assert result.exit_code == 2
-    assert result.output == f"error: {config}: no such settings file; name one with --config\n"
+    assert result.output.startswith("error: ")  # inspect says what else its argument could be
+    assert str(config) in result.output
+    assert "with --config" in result.output
     config.write_text("sources: [{glob: '{crawl}/*'}]\ndedup: {treshold: 1}", encoding="utf-8")
     result = _corpus(command, *arguments, "--config", config)
     assert result.exit_code == 2

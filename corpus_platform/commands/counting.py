@@ -12,6 +12,7 @@ from corpus_platform.console_tokens import tokens_json, tokens_lines, tokens_tab
 from corpus_platform.settings_file import load_settings
 from corpus_platform.stages.chain import open_project
 from corpus_platform.stages.token_counts import count_tokens
+from corpus_platform.stages.tokenizer import TOKENIZER_FILE
 
 __all__ = ["tokens"]
 
@@ -44,6 +45,7 @@ def tokens(
         project,
         shard or list(project.shards()),
         tokenizer=None if tokenizer is None else tokenizer.read_bytes(),
+        name=TOKENIZER_FILE if tokenizer is None else str(tokenizer),
         choice=project.settings.run.encoder,
         progress=_counting,
     )

@@ -190,7 +190,15 @@ def _places(bins: Mapping[str, TokenBin], seed: int) -> Iterator[tuple[str, int]
         file = int(np.searchsorted(ends, place, side="right"))
         size = len(bins[bases[file]].tokens)
         start = place - (int(ends[file]) - size)
-        yield bases[file], max(0, min(start, size - PLACE_TOKENS))
+        yield bases[file], _on_text(bins[bases[file]], max(0, min(start, size - PLACE_TOKENS)))
+
+
+def _on_text(bin_: TokenBin, place: int) -> int:
+    """Return a place, of one in padding the begin of its row: there is no text to read in that."""
+    rows, pad = bin_.header.row_tokens, bin_.header.pad_id
+    if rows is None or pad is None or bin_.tokens[place] != pad:
+        return place
+    return place - place % rows
 
 
 def _strange(text: str) -> float:

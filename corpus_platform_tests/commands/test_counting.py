@@ -34,3 +34,11 @@ def test_a_shard_that_is_none_ends_with_2(finished: Path) -> None:
     result = _corpus("2026-40/none", "--config", finished)
     assert result.exit_code == 2
     assert "is not registered" in result.output
+
+
+def test_a_tokenizer_that_cannot_be_read_is_called_by_its_own_name(finished: Path) -> None:
+    mine = finished.parent / "mine.json"
+    mine.write_text("{}", encoding="utf-8")
+    result = _corpus("--tokenizer", mine, "--config", finished)
+    assert result.exit_code == 2
+    assert result.output.startswith(f"error: {mine}: cannot be read")

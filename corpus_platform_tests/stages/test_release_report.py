@@ -5,6 +5,7 @@ import json
 import shutil
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import polars as pl
@@ -156,11 +157,14 @@ def test_a_release_without_documents_is_told(finished: Path, tmp_path: Path) -> 
     assert _section(_write(project, draft), "Acceptance")[1][2] == "**fail**"
 
 
-def test_places_lie_in_every_file_by_its_size_and_are_the_same_each_time(project: Project) -> None:
-    class Bin:
-        def __init__(self, tokens: np.ndarray) -> None:
-            self.tokens = tokens
+class Bin:
+    """Tokens, and how long the rows are that they lie in."""
 
+    def __init__(self, tokens: np.ndarray, row_tokens: int | None = None, pad: int = 3) -> None:
+        self.tokens, self.header = tokens, SimpleNamespace(row_tokens=row_tokens, pad_id=pad)
+
+
+def test_places_lie_in_every_file_by_its_size_and_are_the_same_each_time(project: Project) -> None:
     tokenizer = project.present("tokenizer", None).path("tokenizer.json").read_bytes()
     ids = np.arange(20, 220, dtype=np.uint16).repeat(5)
     bins = {"train-00000": Bin(ids), "train-00001": Bin(ids[:0]), "val-00000": Bin(ids[:3])}
@@ -169,6 +173,15 @@ def test_places_lie_in_every_file_by_its_size_and_are_the_same_each_time(project
     assert len(found) == 10
     assert {d.file for d in found} <= {"train-00000.bin", "val-00000.bin"}
     assert all(0 <= d.position <= 800 for d in found)
+
+
+def test_a_place_in_padding_is_told_by_the_text_of_its_row(project: Project) -> None:
+    tokenizer = project.present("tokenizer", None).path("tokenizer.json").read_bytes()
+    ids = np.full((50, 400), 3, np.uint16)
+    ids[:, 0] = 40  # a token of text, and padding behind it
+    found = decode_places({"train-00000": Bin(ids.reshape(-1), 400)}, tokenizer, 42)  # ty: ignore
+    assert {d.position % 400 for d in found} == {0}
+    assert all(d.text for d in found)
 
 
 def test_the_companion_names_what_the_crawls_came_from(project: Project, tmp_path: Path) -> None:
