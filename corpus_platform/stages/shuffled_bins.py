@@ -11,7 +11,7 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from corpus_platform.errors import Uncleared
+from corpus_platform.errors import StorageError, Uncleared
 from corpus_platform.formats.token_bin import Header
 from corpus_platform.stages.bins_writing import BIN_NAMES
 from corpus_platform.stages.dedup_verdicts import latest_clusters
@@ -166,11 +166,17 @@ def _scratch(project: Project, key: str) -> Generator[Path]:
     One of the same release is found again; those of others are removed.
     """
     home = shuffle_scratch(project)
-    home.mkdir(parents=True, exist_ok=True)
-    for left in home.iterdir():
-        if left.name != key[:16]:
-            shutil.rmtree(left, ignore_errors=True)
-    (home / key[:16]).mkdir(exist_ok=True)
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        for left in home.iterdir():
+            if left.name != key[:16]:
+                shutil.rmtree(left, ignore_errors=True)
+        (home / key[:16]).mkdir(exist_ok=True)
+    except OSError as error:
+        raise StorageError(
+            f"{home}: what lies between the passes of a shuffle cannot be written there: {error};"
+            " name another folder with run.scratch"
+        ) from error
     yield home / key[:16]
     shutil.rmtree(home, ignore_errors=True)
 

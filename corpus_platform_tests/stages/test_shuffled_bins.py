@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from corpus_platform.document import RELEASE_DOCUMENTS
+from corpus_platform.errors import StorageError
 from corpus_platform.settings_file import load_settings
 from corpus_platform.stages.chain import open_project
 from corpus_platform.stages.collecting import look
@@ -144,3 +145,14 @@ def test_what_another_corpus_has_in_the_same_scratch_folder_stays(
     assert publish_release(project).made is True
     assert [item.path for item in look(project, ["scratch"]).items] == []
     assert [*(tmp_path / "scratch").rglob("*")] == [other, other / "0123456789abcdef"]
+
+
+def test_a_scratch_folder_that_cannot_be_written_is_named_with_its_setting(finished: Path) -> None:
+    text = finished.read_text().replace(
+        "run: {", "shuffle: {seed: 1}\nrun: {scratch: corpus.yaml, "
+    )
+    finished.write_text(text)
+    with pytest.raises(
+        StorageError, match=r"corpus.yaml/shuffle-.*name another folder with run.scratch"
+    ):
+        publish_release(open_project(load_settings(finished)))
