@@ -372,7 +372,8 @@ class ChecksSettings(Section):
         100, ge=1, description="With fewer records a share proves nothing: it warns."
     )
     max_quarantined_share: Share = Field(
-        0.01, description="Share of a shard's records that cannot be read."
+        0.01,
+        description="Share of a shard's records that cannot be read, and of ranges without loss that are none.",
     )
     max_drop_share: dict[str, Share] = Field(
         default_factory=DROP_SHARES.copy,

@@ -592,11 +592,11 @@ GATES: dict[str, tuple[Gate, ...]] = {
             "tokens or files with a wrong loss mask",
             "A loss mask has one byte per token, none for padding, and is that of the texts, on a sample.",
         ),
-        _zero(
+        _at_most(
             "no_loss_ranges",
-            "bad_no_loss_ranges",
-            "ranges without loss are no pairs of offsets in their text",
-            "Every no_loss_ranges of a record can be read.",
+            ("bad_no_loss_ranges", "documents"),
+            lambda c: c.max_quarantined_share,
+            "Few no_loss_ranges of records are none: no pairs of offsets in their text.",
         ),
         _zero(
             "decodes",

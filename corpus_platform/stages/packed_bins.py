@@ -222,6 +222,7 @@ def _audit(project: Project, shard: str | None, folder: Path, ledger: Json) -> d
     counts = measure_sample(folder, texts, lines, encoder, policy)
     counts["index_faults"] += broken
     numbers: dict[str, float] = {
+        "documents": len(documents),
         "documents_differing": documents_differing(shard, lines, verdict=verdict, cleaned=texts),
         "tokens_cut": int(documents["cut"].sum()),
         "truncated_documents": documents.filter(pl.col("cut") > 0).height,

@@ -87,6 +87,7 @@ def test_all_gates_pass_but_that_of_bad_ranges(project: Project) -> None:
         assert [f.gate for f in failed if f.gate != "utilisation"] == (
             ["no_loss_ranges"] if shard == SHARDS[1] else []
         )
+        assert not any(f.blocks for f in failed)  # of so few documents a share only warns
     assert project.present("packed_bins", SHARDS[1]).numbers["bad_no_loss_ranges"] == 2
 
 
