@@ -21,7 +21,7 @@ from corpus_platform.commands.counting import tokens
 from corpus_platform.commands.explaining import explain
 from corpus_platform.commands.exporting import export
 from corpus_platform.commands.inspecting import inspect
-from corpus_platform.commands.opening import config_option, reading_project
+from corpus_platform.commands.opening import config_option, reading_project, take_open_files
 from corpus_platform.commands.pinning import pin
 from corpus_platform.commands.sources import fetch, lock, retire, verify
 from corpus_platform.console import (
@@ -58,6 +58,7 @@ class _Commands(click.Group):
         return list(self.commands)
 
     def invoke(self, ctx: click.Context) -> object:
+        take_open_files()
         try:
             return super().invoke(ctx)
         except CorpusError as error:

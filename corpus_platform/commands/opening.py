@@ -1,6 +1,8 @@
 """What several commands share: the option that names the settings, and a project that only reads."""
 
+import contextlib
 import os
+import resource
 from pathlib import Path
 
 import click
@@ -13,7 +15,9 @@ from corpus_platform.stages.fetching import list_shards
 from corpus_platform.stages.project import Project
 from corpus_platform.storage.registry import Shard
 
-__all__ = ["config_option", "reading_project"]
+__all__ = ["config_option", "reading_project", "take_open_files"]
+
+OPEN_FILES = 65_536
 
 config_option = click.option(
     "--config",
@@ -23,6 +27,18 @@ config_option = click.option(
     show_default="$CORPUS_CONFIG, else corpus.yaml",
     help="The settings file. Paths in it are relative to it.",
 )
+
+
+def take_open_files() -> None:
+    """Have this process and its children open up to OPEN_FILES files, as far as the machine lets them.
+
+    The audit of a release maps all its files at once, and 1,024, the usual limit, are 300 of them.
+    """
+    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES if most == resource.RLIM_INFINITY else min(OPEN_FILES, most)
+    if now != resource.RLIM_INFINITY and now < wanted:
+        with contextlib.suppress(OSError, ValueError):  # some systems allow less than they say
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
 
 
 def reading_project(settings: Settings) -> Project:
