@@ -45,6 +45,7 @@ from corpus_platform.formats.token_bin import id_dtype
 
 __all__ = [
     "CHUNK_TOKENS",
+    "MAX_CHUNK_BYTES",
     "Followed",
     "Hdf5Writer",
     "chunk_for",
@@ -60,7 +61,7 @@ _FORMAT, _VERSION = "corpus-token-hdf5", 1
 _ENDS_DTYPE, _LOSS_DTYPE = np.dtype("<u8"), np.dtype("u1")
 _ENDS_CHUNK = 1024  # documents: the last chunk of them is written again with every chunk of tokens
 _PAGE = 4096
-_MAX_CHUNK_BYTES = (1 << 32) - 1  # of HDF5
+MAX_CHUNK_BYTES = (1 << 32) - 1  # of HDF5
 _LENGTHS = ("token_count", "complete")  # attributes that stand at `tokens` too
 _BLOCK = 1 << 22  # tokens that are hashed together
 
@@ -368,9 +369,9 @@ def _check_options(
 ) -> None:
     if eos_id is not None and not 0 <= eos_id < vocab_size:
         raise UsageError(f"{target}: eos_id {eos_id} is outside the vocabulary 0..{vocab_size - 1}")
-    if chunk_bytes > _MAX_CHUNK_BYTES:
+    if chunk_bytes > MAX_CHUNK_BYTES:
         raise UsageError(
-            f"{target}: chunks of {chunk_bytes} bytes; HDF5 holds {_MAX_CHUNK_BYTES} a chunk"
+            f"{target}: chunks of {chunk_bytes} bytes; HDF5 holds {MAX_CHUNK_BYTES} a chunk"
         )
     if compression not in (None, "gzip"):
         raise UsageError(f"{target}: compression {compression!r}; gzip is the one that there is")

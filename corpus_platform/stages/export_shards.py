@@ -17,10 +17,10 @@ import pyarrow.parquet as pq
 
 from corpus_platform.document import CLEANED
 from corpus_platform.errors import UsageError
-from corpus_platform.formats.hdf5 import Hdf5Writer, chunk_for
+from corpus_platform.formats.hdf5 import MAX_CHUNK_BYTES, Hdf5Writer, chunk_for
 from corpus_platform.formats.hdf5_tokens import load_h5py
 from corpus_platform.formats.shards_json import NAME, ShardEntry, ShardIndex
-from corpus_platform.formats.token_bin import Header, open_token_bin, token_dtype
+from corpus_platform.formats.token_bin import Header, id_dtype, open_token_bin, token_dtype
 from corpus_platform.formats.token_file import open_tokens
 from corpus_platform.stages.bins_writing import BIN_NAMES, bin_file
 from corpus_platform.stages.cleaned_documents import DOCUMENTS
@@ -71,6 +71,10 @@ class Hdf5Options(NamedTuple):
                 f"--chunk {chunk} is no multiple of the window of {window} tokens, so that a read"
                 f" would touch one chunk more; {chunk_for(window)} is one"
             )
+        most = MAX_CHUNK_BYTES // id_dtype(release.policy.vocab_size).itemsize
+        if (chunk or window) > most:
+            option = f"--window {window}" if chunk is None else f"--chunk {chunk}"
+            raise UsageError(f"{option}: HDF5 holds {most:,} tokens a chunk; take fewer")
         return cls(window, chunk or chunk_for(window), compression)
 
 

@@ -130,7 +130,8 @@ def find_release(project: Project, name: str) -> PinnedRelease:
     """
     artifact = _known(project, ASSET, None, name_release(project, name).artifact)
     for damage in project.store.damage(artifact):
-        reason = f"{artifact.path(damage.name)}: {damage.reason}"
+        way_out = "`corpus run` makes it again where it is the release that is wanted now"
+        reason = f"{artifact.path(damage.name)}: {damage.reason}; {way_out}"
         raise Uncleared(ASSET, None, gate="intact", reason=reason)
     for finding in gates.blocking(project.findings_of(ASSET, None, artifact)):
         if not gates.repeats(finding.gate) and not gates.holds_back(finding.gate):

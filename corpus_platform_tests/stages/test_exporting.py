@@ -419,6 +419,11 @@ def test_notes_of_an_export_that_say_nothing_are_written_again(
         ("parquet", {"single_file": True}, "--single-file: parquet"),
         ("hdf5", {"single_file": True}, "--single-file: hdf5"),
         ("hdf5", {"window": 8, "chunk": 12}, "no multiple of the window of 8"),
+        (
+            "hdf5",
+            {"window": 1 << 31},
+            "--window 2147483648: HDF5 holds 2,147,483,647 tokens a chunk",
+        ),
         ("olmo", {"local_scratch": Path("x")}, "--local-scratch: is for exports to s3"),
         ("olmo", {"upload_block_bytes": 1}, "--upload-block-size: is for"),
         ("olmo", {"to": "http://host/x"}, "a folder or s3://bucket/prefix is wanted"),
@@ -431,6 +436,7 @@ def test_an_option_that_means_nothing_here_is_refused(
     options = {"to": str(tmp_path / "out"), **options}
     with pytest.raises(UsageError, match=words):
         export_release(small, _id(small), name, ExportOptions(**options))  # ty: ignore[invalid-argument-type]
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_full_disk_is_told_and_leaves_no_file(
