@@ -76,14 +76,18 @@ def main() -> None:
     size = args.gigabytes or (5.0 if args.memory else 0.8)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        shards = [pack(folder, i, int(size * 5e8 / args.shards)) for i in range(args.shards)]
+        shards = [
+            pack(folder, i, int(size * 5e8 / args.shards), kept=not args.memory)
+            for i in range(args.shards)
+        ]
         if args.memory:
-            print(memory(folder, shards, size))
+            for workers in (1, 2):
+                print(memory(folder, shards, size, workers), flush=True)
         else:
             speed(folder, shards, args)
 
 
-def pack(folder: Path, number: int, tokens: int) -> PackedShard:
+def pack(folder: Path, number: int, tokens: int, *, kept: bool = True) -> PackedShard:
     """Write a packed shard of about so many tokens."""
     rng = np.random.default_rng(number)
     lengths = np.clip(rng.lognormal(np.log(450), 1.25, tokens // 900), 20, 200_000).astype(np.int64)
@@ -93,7 +97,10 @@ def pack(folder: Path, number: int, tokens: int) -> PackedShard:
         for first in range(0, len(lengths), 4096):
             ends = np.cumsum(lengths[first : first + 4096])
             writer.append_many(rng.integers(1, 32_000, int(ends[-1]), dtype=np.uint16), ends)
-    shutil.copyfile(home / "train.bin", home / "train.bin.kept")  # datatrove opens its files anew
+    if kept:
+        shutil.copyfile(
+            home / "train.bin", home / "train.bin.kept"
+        )  # datatrove opens its files anew
     count, ends = len(lengths), np.cumsum(lengths + 1)
     columns = {
         "file": pa.repeat("train.bin", count),
@@ -178,10 +185,10 @@ def peer(folder: Path, python: str) -> dict:
     return json.loads(subprocess.check_output(command, text=True).splitlines()[-1])
 
 
-def memory(folder: Path, shards: list[PackedShard], size: float) -> str:
-    """Return the peak of a shuffle in two processes and their parent."""
+def memory(folder: Path, shards: list[PackedShard], size: float, workers: int) -> str:
+    """Return the peak of a shuffle in some processes and their parent."""
     process = multiprocessing.get_context("spawn").Process(
-        target=shuffle, args=(folder, shards, dataclasses.replace(how(folder), workers=2))
+        target=shuffle, args=(folder, shards, dataclasses.replace(how(folder), workers=workers))
     )
     process.start()
     peaks, begun = [0, 0], time.perf_counter()
@@ -193,7 +200,7 @@ def memory(folder: Path, shards: list[PackedShard], size: float) -> str:
         sys.exit(process.exitcode)
     uss, rss = (p / 1e9 for p in peaks)
     return (
-        f"{size:.1f} GB of tokens: peak {uss:.2f} GB USS, {rss:.2f} GB RSS,"
+        f"{size:.1f} GB of tokens, {workers} workers: peak {uss:.2f} GB USS, {rss:.2f} GB RSS,"
         f" {time.perf_counter() - begun:.0f} s"
     )
 

@@ -39,7 +39,7 @@ __all__ = ["PackedShard", "Shuffle", "Shuffled", "scatters", "shuffle_split", "w
 
 MAX_BITS = 12
 GROUP_ROWS = 1 << 16  # of the table of documents, however the ranges are cut
-SHARE_TOKENS = 1 << 25  # for each of which a process is worth its start
+SHARE_TOKENS = 1 << 28  # for each of which a process is worth its start, twice 1.5 s
 
 
 class PackedShard(NamedTuple):
