@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from corpus_platform.errors import SettingsError
-from corpus_platform.formats.token_bin import Header
+from corpus_platform.formats.row_faults import row_faults
+from corpus_platform.formats.token_bin import Header, open_token_bin
 from corpus_platform.formats.token_file import TokenFile, faults
 from corpus_platform.stages.export_blocks import BLOCK, Span, first_difference
 from corpus_platform.stages.token_files import Subject, tokenizer_beside
@@ -113,6 +114,8 @@ def inspect_tokens(
     found.eos_id, found.eos_by = _end_token(file, subject, encoder)
     _count(found, file, progress)
     found.faults = unreadable + faults(file, vocab_size=limit)
+    if file.format == "native" and file.row_tokens is not None and not found.faults:
+        found.faults += row_faults(open_token_bin(file.path.parent, file.path.stem))
     found.faults += _contradictions(found, file, encoder)
     if encoder is not None and not found.faults:
         found.beginnings = list(_beginnings(file, found.eos_id, encoder))

@@ -114,6 +114,30 @@ def test_rows_have_pieces_and_padding(tmp_path: Path) -> None:
     assert (found.without_loss, found.faults) == (1, [])
 
 
+@pytest.mark.parametrize(
+    ("name", "at", "value", "faults"),
+    [
+        ("index", 1, 5, ["1 pieces reach over the end of a row of 4"]),
+        ("pieces", 2, -2, ["1 pieces are of no document, or begin before it", "3 tokens are padding, the header says 1"]),
+        ("pieces", 3, 0, ["3 documents begin here, the header says 2"]),
+        ("pieces", 7, 1, ["1 pieces are of no document, or begin before it"]),
+    ],
+)  # fmt: skip
+def test_pieces_that_are_not_as_rows_have_them_are_faults(
+    name: str, at: int, value: int, faults: list[str], tmp_path: Path
+) -> None:
+    project = empty_project(tmp_path)
+    rows = [[(0, 0, [5, 6, 7, 8])], [(0, 4, [5, 0]), (1, 0, [0]), (-1, 0, [9])]]
+    made = write_rows(project, {"train-00000": rows})
+    release = project.store.generation("shuffled_bins", None, made)
+    (release / "tokenizer.json").unlink()
+    path = release / f"train-00000.{name}"
+    values = np.fromfile(path, "<i8")
+    values[at if name == "pieces" else 0] = value
+    values.tofile(path)
+    assert _look(release / "train-00000.json").faults == faults
+
+
 def test_rows_in_hdf5_are_known_as_rows_whose_pieces_end_in_no_end_token(tmp_path: Path) -> None:
     h5py = pytest.importorskip("h5py", reason="needs the extra hdf5")
     with Hdf5Writer(
