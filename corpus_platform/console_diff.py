@@ -4,6 +4,7 @@ import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence
 
+from rich.markup import escape
 from rich.table import Table
 
 from corpus_platform.console import printable
@@ -90,7 +91,7 @@ def changes_table(found: ReleaseDiff) -> Table:
         table.add_column(name, justify="right")
     for by, rows in (("crawl", found.crawls), ("language", found.languages)):
         for name, changes in rows.items():
-            table.add_row(by, printable(name), *_cells(changes))
+            table.add_row(by, escape(printable(name)), *_cells(changes))
     table.add_row("all", "", *_cells(found.total))
     return table
 
@@ -125,5 +126,7 @@ def reasons_table(found: ReleaseDiff) -> Table:
             why = (WORDS | words)[one.reason]
             detail = "" if one.detail is None else f"{':' if one.reason in ('rule', 'quarantined', 'left_out') else ''} {printable(one.detail)}"  # fmt: skip
             before = "before: " if what == "added" else ""
-            table.add_row(what, f"{before}{why}{detail}", f"{one.documents:,}", f"{one.tokens:,}")
+            table.add_row(
+                what, escape(f"{before}{why}{detail}"), f"{one.documents:,}", f"{one.tokens:,}"
+            )
     return table

@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Iterator
 
+from rich.markup import escape
 from rich.table import Table
 
 from corpus_platform.console import printable
@@ -31,7 +32,7 @@ def _rows(now: WhatIf, then: WhatIf) -> Iterator[tuple[str, ...]]:
         for name in NAMES:
             a, b = getattr(now.counts[crawl], name), getattr(then.counts[crawl], name)
             if crawl is None or name in ("documents", "kept"):
-                shown = "all" if crawl is None else printable(crawl)
+                shown = "all" if crawl is None else escape(printable(crawl))
                 yield shown, name, f"{a:,}", f"{b:,}", f"{b - a:+,}" if a != b else ""
 
 

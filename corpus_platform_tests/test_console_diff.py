@@ -97,3 +97,9 @@ def test_the_json_says_whether_the_tokenizer_changed() -> None:
     assert whole["settings"]["split.validation"] == {"old": 0.1, "new": 0.2}
     assert whole["removed"][0] == {"reason": "rule", "detail": "too_short", "documents": 1100, "tokens": 9000}  # fmt: skip
     assert whole["crawls"]["2026-40"]["kept_tokens_new"] == 390
+
+
+def test_names_that_look_like_markup_are_shown_as_they_are() -> None:
+    odd = replace(FOUND, languages={"[/]": CHANGES}, removed=[Reason("rule", "[red]", 1, 2)])
+    assert any("[/]" in line for line in _shown(changes_table(odd)))
+    assert "removed dropped by a rule: [red] 1 2" in _shown(reasons_table(odd))
