@@ -1,4 +1,4 @@
-"""Shuffle keys: one 64-bit number per document, and the order they put documents in.
+"""Shuffle keys: one 64-bit number per unit; rising keys are the order of a release.
 
 A key depends on seed, shard name and row alone, so the order is the same for any number of
 workers and files, and a new shard only inserts documents between those already there. Who moves
@@ -9,7 +9,7 @@ import hashlib
 
 import numpy as np
 
-__all__ = ["document_keys", "order"]
+__all__ = ["document_keys"]
 
 _GAMMA = np.uint64(0x9E3779B97F4A7C15)
 
@@ -21,11 +21,6 @@ def document_keys(seed: int, shard: str, rows: np.ndarray) -> np.ndarray:
     """
     name = hashlib.blake2b(f"{seed}\0{shard}".encode(), digest_size=8).digest()
     return _splitmix64(int.from_bytes(name, "little"), rows.astype(np.uint64))
-
-
-def order(keys: np.ndarray, shard_rank: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Return the positions of documents in shuffled order; equal keys go by (shard, row)."""
-    return np.lexsort((rows, shard_rank, keys))
 
 
 def _splitmix64(state: int, index: np.ndarray) -> np.ndarray:

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corpus_platform.packing.shuffle import document_keys, order
+from corpus_platform.packing.shuffle import document_keys
 
 MASK = 2**64 - 1
 
@@ -54,18 +54,13 @@ def test_seed_and_shard_each_change_the_keys() -> None:
     assert len({key for stream in streams for key in stream.tolist()}) == 9
 
 
-def test_equal_keys_go_by_shard_and_row() -> None:
-    keys = np.array([7, 7, 7, 3], dtype=np.uint64)
-    assert order(keys, np.array([1, 0, 0, 5]), np.array([0, 9, 2, 0])).tolist() == [3, 2, 1, 0]
-
-
 def shuffled(shards: list[str]) -> list[tuple[str, int]]:
     """Return (shard, row) in shuffled order of 250 documents a shard, listed in a given order."""
     rows = np.arange(250)
     listed = [(shard, int(row)) for shard in shards for row in rows]
     keys = np.concatenate([document_keys(42, shard, rows) for shard in shards])
     ranks = np.repeat([sorted(shards).index(shard) for shard in shards], 250)
-    return [listed[i] for i in order(keys, ranks, np.tile(rows, len(shards)))]
+    return [listed[i] for i in np.lexsort((np.tile(rows, len(shards)), ranks, keys))]
 
 
 def test_sh_01_the_order_ignores_the_order_in_which_shards_are_listed() -> None:
