@@ -71,12 +71,14 @@ class ExportView:
 def export_lines(report: ExportReport) -> Iterator[str]:
     """Yield what an export came to, in words."""
     what = f"release {report.release} as {report.format} in {report.where}"
-    if not report.written:
+    there = len(report.files) - report.written
+    before = f", {there:,} were there before" if there else ""
+    if report.was_finished:
         yield f"nothing to do: {what} is finished"
-    else:
-        there = len(report.files) - report.written
-        before = f", {there:,} were there before" if there else ""
+    elif report.written:
         yield f"{what}: {report.written:,} files written and read again{before}"
+    else:
+        yield f"{what}: all of its {there:,} files were there before"
     tokens = f"{report.tokens:,} tokens, " if report.tokens else ""
     yield f"{tokens}{report.documents:,} documents, {decimal(report.bytes)}"
     for loss in report.lost:

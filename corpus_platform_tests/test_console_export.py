@@ -17,9 +17,10 @@ FILES = (
 )
 
 
-def _report(written: int) -> ExportReport:
+def _report(written: int, *, was_finished: bool = False) -> ExportReport:
     lost = (Lost("padding", "5 tokens of it", True), Lost("header", "in export.json"))
-    return ExportReport("7e19", "nanogpt", "/out", FILES, written, lost, ("read it so",))
+    notes = ("read it so",)
+    return ExportReport("7e19", "nanogpt", "/out", FILES, written, lost, notes, was_finished)
 
 
 def test_the_lines_say_what_was_made_lost_and_is_to_be_known() -> None:
@@ -30,7 +31,10 @@ def test_the_lines_say_what_was_made_lost_and_is_to_be_known() -> None:
         "not held: header: in export.json",
         "note: read it so",
     ]
-    assert next(export_lines(_report(0))) == "nothing to do: release 7e19 as nanogpt in /out is finished"  # fmt: skip
+    finished = next(export_lines(_report(0, was_finished=True)))
+    assert finished == "nothing to do: release 7e19 as nanogpt in /out is finished"
+    gone_on = next(export_lines(_report(0)))
+    assert gone_on == "release 7e19 as nanogpt in /out: all of its 2 files were there before"
 
 
 def test_faults_come_before_their_sum() -> None:

@@ -4,7 +4,6 @@ Each file is written under another name, read again by the format's own reader a
 release, and then gets its name: a killed export leaves nothing half, and the same call goes on.
 """
 
-import json
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -97,7 +96,10 @@ class ExportOptions:
 
 @dataclass(frozen=True)
 class ExportReport:
-    """What an export came to: `written` of its `files` were made now, none where it was finished."""
+    """What an export came to: `written` of its `files` were made now.
+
+    `was_finished` says that this very export was there, whole, and nothing was done.
+    """
 
     release: str
     format: FormatName
@@ -106,6 +108,7 @@ class ExportReport:
     written: int
     lost: tuple[Lost, ...]
     notes: tuple[str, ...]
+    was_finished: bool
 
     @property
     def tokens(self) -> int:
@@ -214,7 +217,7 @@ class _Export:
             files = list(before.files.values())
             if all(self._target.has(file, hashed=False) for file in files):
                 self._target.close(finished=True)
-                return self._report(files)
+                return self._report(files, was_finished=True)
         state = State(self._target.state_path)
         self._check_same(before, state)
         known = {**(before.files if before else {}), **state.files}
@@ -237,7 +240,7 @@ class _Export:
             finished = True
         finally:
             self._target.close(finished=finished)
-        return self._report(files)
+        return self._report(files, was_finished=False)
 
     def _before(self) -> Finished | None:
         """Return what export.json says of an export that was finished here."""
@@ -257,10 +260,10 @@ class _Export:
         if there is None or {key: there.get(key) for key in mine} == mine:
             return
         kind = "a finished export" if before is not None else "an export that is not finished"
-        of = {"release": str(there.get("release"))[:16], **there} if "release" in there else there
         raise UsageError(
-            f"{self._target.where}: holds {kind}, {json.dumps(of)}, and this one is"
-            f" {json.dumps(mine)}; name another place with --to, or delete what is there"
+            f"{self._target.where}: holds {kind}, and this one differs from it:"
+            f" {'; '.join(_differences(there, mine))}; name another place with --to, or delete what"
+            " is there"
         )
 
     def _begin(
@@ -373,7 +376,7 @@ class _Export:
                 self._written += 1
         return found
 
-    def _report(self, files: Sequence[ExportedFile]) -> ExportReport:
+    def _report(self, files: Sequence[ExportedFile], *, was_finished: bool) -> ExportReport:
         return ExportReport(
             self._release.id,
             self._name,
@@ -382,4 +385,27 @@ class _Export:
             self._written,
             self._lost,
             tuple(notes(self._name, self._release)),
+            was_finished,
         )
+
+
+def _differences(there: Mapping[str, object], mine: Mapping[str, object]) -> list[str]:
+    """Say in words in what an export that is there and this one differ, option by option."""
+    told = list[str]()
+    if there.get("format") != mine.get("format"):
+        return [f"--format is {there.get('format')} there and {mine.get('format')} here"]
+    if there.get("release") != mine.get("release"):
+        contents = [str(one.get("release"))[:16] for one in (there, mine)]
+        told.append(f"its release has the content {contents[0]}… there and {contents[1]}… here")
+    options = [found if isinstance(found := one.get("options"), dict) else {} for one in (there, mine)]  # fmt: skip
+    for name in sorted({*options[0], *options[1]}):
+        there_is, here_is = (_option(one.get(name)) for one in options)
+        if there_is != here_is:
+            told.append(f"--{name.replace('_', '-')} is {there_is} there and {here_is} here")
+    return told or ["it says less of itself"]
+
+
+def _option(value: object) -> str:
+    if value is None:
+        return "not given"
+    return ("on" if value else "off") if isinstance(value, bool) else str(value)

@@ -94,6 +94,24 @@ def test_the_shards_are_in_key_order_and_say_what_they_are_read_by(
     assert said["shards"][0]["path"].startswith("2026-40/part-00000.jsonl.zst-")
 
 
+def test_another_window_is_what_the_index_says_from_then_on(
+    project: Project, tmp_path: Path
+) -> None:
+    """Chunks of 65,536 tokens hold both windows whole, so that all .h5 files stay as they are."""
+    out = tmp_path / "out"
+    _export(project, "hdf5", out, window=2048)
+    before = {p: p.stat().st_mtime_ns for p in out.rglob("*.h5")}
+    again = _export(project, "hdf5", out, window=512)
+    assert (again.was_finished, again.written) == (False, 2)
+    said = [json.loads((out / split / "shards.json").read_bytes())["window"] for split in ("train", "val")]  # fmt: skip
+    assert said == [512, 512]
+    options = json.loads((out / "export.json").read_bytes())["options"]
+    assert options == {"window": 512, "chunk": 65536, "compression": None}
+    assert {p: p.stat().st_mtime_ns for p in out.rglob("*.h5")} == before
+    assert _export(project, "hdf5", out, window=512).was_finished
+    assert validate_export(out) == (8, [])
+
+
 def test_packed_chunks_hold_the_same_and_have_names_of_their_own(
     project: Project, tmp_path: Path
 ) -> None:

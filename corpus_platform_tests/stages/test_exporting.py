@@ -365,11 +365,21 @@ def test_ids_that_megatron_makes_wider_are_told(tmp_path: Path) -> None:
 def test_another_release_or_form_does_not_go_where_an_export_is(
     small: Project, tmp_path: Path
 ) -> None:
-    _export(small, "nanogpt", tmp_path / "out")
-    with pytest.raises(UsageError, match="holds a finished export"):
-        _export(small, "nanogpt", tmp_path / "out", single_file=True)
-    with pytest.raises(UsageError, match="name another place with --to"):
-        _export(small, "llmc", tmp_path / "out")
+    where = tmp_path / "out"
+    _export(small, "nanogpt", where)
+    with pytest.raises(UsageError) as error:
+        _export(small, "nanogpt", where, single_file=True)
+    assert str(error.value) == (
+        f"{where}: holds a finished export, and this one differs from it: --single-file is off there"
+        " and on here; name another place with --to, or delete what is there"
+    )
+    with pytest.raises(UsageError, match="--format is nanogpt there and llmc here; name another place"):  # fmt: skip
+        _export(small, "llmc", where)
+    other = empty_project(tmp_path / "other")
+    write_release(other, {"train-00000": [[5]]})
+    contents = [next(p.store.generations("shuffled_bins", None)).content[:16] for p in (small, other)]  # fmt: skip
+    with pytest.raises(UsageError, match=f"has the content {contents[0]}… there and {contents[1]}… here"):  # fmt: skip
+        _export(other, "nanogpt", where)
 
 
 def test_nothing_is_written_where_something_else_lies(small: Project, tmp_path: Path) -> None:
