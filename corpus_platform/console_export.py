@@ -71,6 +71,8 @@ class ExportView:
 def export_lines(report: ExportReport) -> Iterator[str]:
     """Yield what an export came to, in words."""
     what = f"release {report.release} as {report.format} in {report.where}"
+    for fault in report.damaged:
+        yield f"damaged, and made again: {fault}"
     there = len(report.files) - report.written
     before = f", {there:,} were there before" if there else ""
     if report.was_finished:

@@ -54,10 +54,14 @@ class Prefix:
             self._client, self._url(name), settings=self._settings, max_bytes=_MAX_JSON_BYTES
         )
 
-    def has(self, file: ExportedFile, *, hashed: bool) -> bool:
-        """Tell whether an object is there with its size and the sha256 that was noted with it."""
-        del hashed  # the server keeps the hash of what was sent
-        return self._look(file.path) == (file.bytes, file.sha256)
+    def fault(self, file: ExportedFile) -> str | None:
+        """Say in words what is wrong with an object that should be there, by the hash beside it."""
+        found = self._look(file.path)
+        if found == (file.bytes, file.sha256):
+            return None
+        if found is None:
+            return "is missing"
+        return f"{found[0]} bytes, sha256 {found[1]}, expected {file.bytes}, {file.sha256}"
 
     def _look(self, name: str) -> tuple[int, str | None] | None:
         from corpus_platform.storage.s3_objects import look

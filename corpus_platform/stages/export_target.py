@@ -17,12 +17,14 @@ from typing import Any, Protocol  # Any: values of JSON, checked where they are 
 
 from corpus_platform.errors import StorageError, UsageError
 from corpus_platform.storage import lease
+from corpus_platform.storage.catalog import stamp
 from corpus_platform.storage.files import (
     file_sha256,
     flush_file,
     flush_folder,
     read_if_there,
 )
+from corpus_platform.storage.hashes import HashMemo
 
 __all__ = [
     "EXPORT_NAME",
@@ -32,6 +34,7 @@ __all__ = [
     "Folder",
     "State",
     "Target",
+    "export_hashes",
     "export_leases",
     "held",
 ]
@@ -39,6 +42,7 @@ __all__ = [
 EXPORT_NAME = "export.json"
 SCRATCH, STATE = ".export-parts", ".export-state.jsonl"
 _LEASES = Path("leases", "exports")
+_HASHES = Path("catalog", "exports")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,8 +83,8 @@ class Target(Protocol):
         """Return a small file, None where there is none."""
         ...
 
-    def has(self, file: ExportedFile, *, hashed: bool) -> bool:
-        """Tell whether a file is there with its size and, where asked, its sha256."""
+    def fault(self, file: ExportedFile) -> str | None:
+        """Say in words what is wrong with a file that should be there; None: nothing."""
         ...
 
     def check_free(self, known: Mapping[str, ExportedFile]) -> None:
@@ -107,10 +111,10 @@ class Target(Protocol):
 
 
 class Folder:
-    """A folder of this machine."""
+    """A folder of this machine; a file that looks as it did by `hashes` is not hashed again."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.where = folder, str(folder)
+    def __init__(self, folder: Path, hashes: HashMemo) -> None:
+        self.folder, self.where, self._hashes = folder, str(folder), hashes
         self.scratch, self.state_path = folder / SCRATCH, folder / STATE
 
     def read(self, name: str) -> bytes | None:
@@ -120,15 +124,19 @@ class Folder:
         except NotADirectoryError as error:
             raise UsageError(f"{self.folder}: is no folder; name another with --to") from error
 
-    def has(self, file: ExportedFile, *, hashed: bool) -> bool:
-        """Tell whether a file is there with its size and, where asked, its sha256."""
+    def fault(self, file: ExportedFile) -> str | None:
+        """Say in words what is wrong with a file that should be there; None: nothing."""
         path = self.folder / file.path
         try:
-            if path.stat().st_size != file.bytes:
-                return False
-            return not hashed or file_sha256(path) == file.sha256
-        except OSError:
-            return False
+            seen = stamp(path)
+            if seen is not None and seen.bytes != file.bytes:
+                return f"{seen.bytes} bytes, expected {file.bytes}"
+            found = self._hashes.sha256(path)
+        except OSError as error:
+            return f"cannot be read: {error}"
+        if found is None:
+            return "is missing" if seen is None else "cannot be read"
+        return None if found == file.sha256 else f"sha256 {found}, expected {file.sha256}"
 
     def check_free(self, known: Mapping[str, ExportedFile]) -> None:
         """Raise UsageError where something else is there than an export."""
@@ -151,10 +159,13 @@ class Folder:
         del known, sent
         source, path = self.scratch / file.path, self.folder / file.path
         try:
+            seen = stamp(source)
             flush_file(source)
             path.parent.mkdir(parents=True, exist_ok=True)
             os.replace(source, path)
             flush_folder(path.parent)
+            if seen is not None:
+                self._hashes.note(path, seen, file.sha256)
         except OSError as error:
             raise StorageError(f"{path}: cannot be written: {error}; run again") from error
 
@@ -192,10 +203,19 @@ def _replace(scratch: Path, path: Path, data: bytes) -> None:
 @contextlib.contextmanager
 def held(storage: Path, where: str, waiting: Callable[[str], None] | None) -> Generator[None]:
     """Hold the right to write at a place while the block runs; `waiting` hears who else does."""
-    place = where if "://" in where else os.path.realpath(where)
-    name = hashlib.sha256(os.fsencode(place)).hexdigest()[:16]  # any bytes are a path
-    with lease.hold(storage / _LEASES / f"{name}.lease", waiting=waiting):
+    with lease.hold(storage / _LEASES / f"{_name(where)}.lease", waiting=waiting):
         yield
+
+
+def export_hashes(storage: Path, where: str) -> HashMemo:
+    """Return what is known of the files at a place: their hashes by size and time."""
+    return HashMemo(storage / _HASHES / f"{_name(where)}.jsonl")
+
+
+def _name(where: str) -> str:
+    """Return the name that a place has in the storage folder."""
+    place = where if "://" in where else os.path.realpath(where)
+    return hashlib.sha256(os.fsencode(place)).hexdigest()[:16]  # any bytes are a path
 
 
 def export_leases(storage: Path) -> list[Path]:

@@ -39,6 +39,7 @@ from corpus_platform.stages.export_target import (
     Folder,
     State,
     Target,
+    export_hashes,
     held,
 )
 from corpus_platform.stages.pinned_release import PinnedRelease, find_release
@@ -98,7 +99,8 @@ class ExportOptions:
 class ExportReport:
     """What an export came to: `written` of its `files` were made now.
 
-    `was_finished` says that this very export was there, whole, and nothing was done.
+    `was_finished` says that this very export was there, whole, and nothing was done; `damaged` what
+    was wrong with files that had been made before, and were made again.
     """
 
     release: str
@@ -109,6 +111,7 @@ class ExportReport:
     lost: tuple[Lost, ...]
     notes: tuple[str, ...]
     was_finished: bool
+    damaged: tuple[str, ...] = ()
 
     @property
     def tokens(self) -> int:
@@ -156,10 +159,10 @@ def _target(
 ) -> Target:
     exports = project.settings.storage_path / "exports"
     if options.to is None:
-        return Folder(exports / f"{release.id}-{name}")
+        return _folder(project, exports / f"{release.id}-{name}")
     if not options.is_remote:
         _check_outside(Path(options.to), project.settings.storage_path, exports)
-        return Folder(Path(options.to).absolute())
+        return _folder(project, Path(options.to).absolute())
     return Prefix(
         options.to,
         options.local_scratch or exports,
@@ -167,6 +170,10 @@ def _target(
         connect=lambda: _connected(project),
         block_bytes=options.upload_block_bytes or UPLOAD_BLOCK_BYTES,
     )
+
+
+def _folder(project: Project, folder: Path) -> Folder:
+    return Folder(folder, export_hashes(project.settings.storage_path, str(folder)))
 
 
 def _check_outside(folder: Path, storage: Path, exports: Path) -> None:
@@ -209,13 +216,15 @@ class _Export:
             compression=options.compression,
         )
         self._written = self._done = 0
+        self._damaged = list[str]()
 
     def run(self, progress: Progress) -> ExportReport:
         """Make what is not there, and say at last that all is."""
         before = self._before()
         if before is not None and before.identity == self._identity(whole=True):
             files = list(before.files.values())
-            if all(self._target.has(file, hashed=False) for file in files):
+            looks = (self._faults([f], progress, i, len(files)) for i, f in enumerate(files))
+            if not any(looks):
                 self._target.close(finished=True)
                 return self._report(files, was_finished=True)
         state = State(self._target.state_path)
@@ -223,17 +232,14 @@ class _Export:
         known = {**(before.files if before else {}), **state.files}
         self._target.check_free(known)
         parts = [self._tokenizer(), *self._parts()]
-        trusted = set(before.files) - set(state.files) if before else set[str]()
         finished = False
         try:
             self._begin(state, known, changes_release=before is not None)
             total = sum(2 * part.units for part in parts)
             files = [
-                file
-                for part in parts
-                for file in self._made(part, known, trusted, state, progress, total)
+                file for part in parts for file in self._made(part, known, state, progress, total)
             ]
-            files += self._indexes(files)
+            files += self._indexes(files, known)
             options = self._identity(whole=True)["options"]
             data = export_json(self._release, self._name, options, files, self._lost)
             self._target.put(EXPORT_NAME, data)
@@ -304,28 +310,37 @@ class _Export:
         self,
         part: Part,
         known: Mapping[str, ExportedFile],
-        trusted: set[str],
         state: State,
         progress: Progress,
         total: int,
     ) -> list[ExportedFile]:
         """Return the files of a part, after writing those that are not there."""
-
-        def is_there(file: ExportedFile) -> bool:
-            return self._target.has(file, hashed=file.path not in trusted)
-
         there = [known[name] for name in part.names if name in known]
         same = part.names != (TOKENIZER_NAME,) or self._is_tokenizer(there)
-        if len(there) == len(part.names) and same and all(map(is_there, there)):
-            self._done += 2 * part.units
-            progress(f"{part.names[0]} is there", self._done, total)
-            return there
+        if len(there) == len(part.names) and same:
+            faults = self._faults(there, progress, self._done, total)
+            self._damaged += faults
+            if not faults:
+                self._done += 2 * part.units
+                progress(f"{part.names[0]} is there", self._done, total)
+                return there
         files = self._write(part, progress, total)
         for file in files:
             self._target.publish(file, known, self._sending(file, progress, total))
         state.note(files)
         self._written += len(files)
         return files
+
+    def _faults(
+        self, files: Sequence[ExportedFile], progress: Progress, done: int, total: int
+    ) -> list[str]:
+        """Say in words what is wrong with files that were made before."""
+        found = list[str]()
+        for file in files:
+            progress(f"looking at {file.path}", done, total)
+            if (fault := self._target.fault(file)) is not None:
+                found.append(f"{file.path}: {fault}")
+        return found
 
     def _sending(self, file: ExportedFile, progress: Progress, total: int) -> Callable[[int], None]:
         there = 0
@@ -362,7 +377,9 @@ class _Export:
             )
         return files
 
-    def _indexes(self, files: Sequence[ExportedFile]) -> list[ExportedFile]:
+    def _indexes(
+        self, files: Sequence[ExportedFile], known: Mapping[str, ExportedFile]
+    ) -> list[ExportedFile]:
         """Publish the shards.json of an export to HDF5, when all that they name is there."""
         if self._name != "hdf5":
             return []
@@ -371,7 +388,8 @@ class _Export:
             staged = self._target.scratch / INDEX_NAME
             staged.write_bytes(data)
             found.append(ExportedFile.of(staged, path))
-            if not self._target.has(found[-1], hashed=True):
+            if (fault := self._target.fault(found[-1])) is not None:
+                self._damaged += [f"{path}: {fault}"] if known.get(path) == found[-1] else []
                 self._target.put(path, data)
                 self._written += 1
         return found
@@ -386,6 +404,7 @@ class _Export:
             self._lost,
             tuple(notes(self._name, self._release)),
             was_finished,
+            tuple(self._damaged),
         )
 
 

@@ -1,5 +1,6 @@
 """Tests of `corpus export`: exit codes, what is printed, and names from a hostile hand."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -106,8 +107,10 @@ def test_validation_ends_with_1_and_names_what_differs(
     out = tmp_path / "out"
     arguments = ("export", release, "--format", "nanogpt", "--to", out, "--config", config)
     assert _corpus(*arguments, "--validate").output.endswith("3 files validated, 0 not as recorded\n")  # fmt: skip
+    seen = (out / "train.bin").stat()
     (out / "train.bin").write_bytes(b"\5\0\6\0\0\0\7\0\1\0")
-    result = _corpus(*arguments, "--validate")  # its size is right, so it counts as there
+    os.utime(out / "train.bin", ns=(seen.st_atime_ns, seen.st_mtime_ns))
+    result = _corpus(*arguments, "--validate")  # size and time are right, so it counts as there
     assert result.exit_code == 1
     assert f"{out}/train.bin: sha256 is " in result.output
     alone = _corpus("export", "--validate", "--to", out, "--config", tmp_path / "none.yaml")
@@ -115,6 +118,19 @@ def test_validation_ends_with_1_and_names_what_differs(
     assert alone.output.endswith(
         "3 files validated, 1 not as recorded; delete them, and the same export makes them again\n"
     )
+
+
+def test_damage_is_told_and_made_whole_without_validation(
+    config: Path, release: str, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    arguments = ("export", release, "--format", "nanogpt", "--to", out, "--config", config)
+    _corpus(*arguments)
+    (out / "train.bin").write_bytes(b"\5\0\6\0\0\0\7\0\1\0")
+    told = _corpus(*arguments).output.splitlines()
+    assert told[0].startswith("damaged, and made again: train.bin: sha256 ")
+    assert told[1].endswith(": 1 files written and read again, 2 were there before")
+    assert _corpus(*arguments).output.startswith("nothing to do: ")
 
 
 def test_a_damaged_release_ends_with_1(config: Path, release: str, tmp_path: Path) -> None:

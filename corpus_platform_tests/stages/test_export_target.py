@@ -1,11 +1,13 @@
 """Tests of what is noted of an export in progress, and of where it may be written."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from corpus_platform.errors import UsageError
 from corpus_platform.stages.export_target import ExportedFile, Folder, State
+from corpus_platform.storage.hashes import HashMemo
 
 FILES = [ExportedFile("a.bin", 3, "x" * 64, "train", 1, 1), ExportedFile("b/c.h5", 4, "y" * 64)]
 
@@ -33,22 +35,34 @@ def test_a_torn_note_is_as_if_it_were_not(kept: int, tmp_path: Path) -> None:
     assert State(path).files == {"a.bin": FILES[0], "b/c.h5": FILES[1]}
 
 
-def test_a_file_is_there_by_size_and_where_asked_by_hash(tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(b"abc")
-    file = ExportedFile.of(tmp_path / "a", "a")
-    folder = Folder(tmp_path)
-    assert folder.has(file, hashed=True)
-    (tmp_path / "a").write_bytes(b"abd")
-    assert folder.has(file, hashed=False)
-    assert not folder.has(file, hashed=True)
-    (tmp_path / "a").write_bytes(b"ab")
-    assert not folder.has(file, hashed=False)
-    (tmp_path / "a").unlink()
-    assert not folder.has(file, hashed=False)
+def _folder(tmp_path: Path, name: str = "") -> Folder:
+    return Folder(tmp_path / name, HashMemo(tmp_path.parent / f"{tmp_path.name}.jsonl"))
+
+
+ABC = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+ABD = "a52d159f262b2c6ddb724a61840befc36eb30c88877a4030b65cbe86298449c9"
+
+
+def test_a_file_is_there_by_size_and_hash_and_is_hashed_where_it_looks_otherwise(
+    tmp_path: Path,
+) -> None:
+    path, folder = tmp_path / "a", _folder(tmp_path)
+    file = ExportedFile("a", 3, ABC)
+    assert folder.fault(file) == "is missing"
+    path.write_bytes(b"abc")
+    os.utime(path, ns=(5, 5))
+    assert folder.fault(file) is None
+    path.write_bytes(b"abd")
+    os.utime(path, ns=(5, 5))  # as it was: it is not read
+    assert _folder(tmp_path).fault(file) is None
+    os.utime(path, ns=(5, 6))
+    assert _folder(tmp_path).fault(file) == f"sha256 {ABD}, expected {ABC}"
+    path.write_bytes(b"ab")
+    assert folder.fault(file) == "2 bytes, expected 3"
 
 
 def test_an_empty_folder_and_one_of_an_export_may_be_written_to(tmp_path: Path) -> None:
-    folder = Folder(tmp_path)
+    folder = _folder(tmp_path)
     folder.check_free({})
     (tmp_path / ".export-parts").mkdir()
     folder.check_free({})
@@ -68,7 +82,7 @@ def test_a_small_file_that_was_not_finished_lies_in_the_scratch_folder_alone(
     def killed(*_: object) -> None:
         raise SystemExit
 
-    folder = Folder(tmp_path / "out")
+    folder = _folder(tmp_path, "out")
     folder.scratch.mkdir(parents=True)
     monkeypatch.setattr("os.replace", killed)
     with pytest.raises(SystemExit):

@@ -19,6 +19,7 @@ from corpus_platform.stages.chain import open_project
 from corpus_platform.stages.export_formats import FormatName
 from corpus_platform.stages.exporting import ExportOptions, ExportReport, export_release
 from corpus_platform.stages.project import Project
+from corpus_platform.storage import hashes
 from corpus_platform_tests.stages import plain_readers
 from corpus_platform_tests.stages.releases import (
     empty_project,
@@ -201,6 +202,42 @@ def test_a_second_call_does_nothing_and_damage_is_made_whole(
     assert _export(small, "megatron", tmp_path / "out").written == 2
     assert plain_readers.megatron(tmp_path / "out" / "train-00000") == [[5, 6, 7, 0], [8, 0]]
     assert _export(small, "megatron", tmp_path / "out").written == 0
+
+
+@pytest.mark.parametrize("name", ["megatron", "hdf5"])
+def test_damage_at_equal_size_is_told_and_made_whole(
+    name: FormatName, project: Project, tmp_path: Path
+) -> None:
+    if name == "hdf5":
+        pytest.importorskip("h5py")
+    _export(project, name, tmp_path / "out")
+    _export(project, name, tmp_path / "whole")
+    pattern = "*.bin" if name == "megatron" else "shards.json"
+    path = sorted((tmp_path / "out").rglob(pattern))[0]
+    inside = path.relative_to(tmp_path / "out")
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    report = _export(project, name, tmp_path / "out")
+    assert not report.was_finished
+    assert report.written == (2 if name == "megatron" else 1)
+    assert [fault.split(": sha256 ")[0] for fault in report.damaged] == [str(inside)]
+    assert path.read_bytes() == (tmp_path / "whole" / inside).read_bytes()
+    again = _export(project, name, tmp_path / "out")
+    assert (again.was_finished, again.damaged) == (True, ())
+
+
+def test_a_finished_export_is_hashed_only_where_it_looks_otherwise(
+    small: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _export(small, "megatron", tmp_path / "out")
+    (tmp_path / "out" / "val-00000.idx").touch()
+    hashed = list[str]()
+    real = hashes.file_sha256
+    monkeypatch.setattr(hashes, "file_sha256", lambda p: (hashed.append(p.name), real(p))[1])
+    assert _export(small, "megatron", tmp_path / "out").was_finished
+    assert _export(small, "megatron", tmp_path / "out").was_finished
+    assert hashed == ["val-00000.idx"]
 
 
 class _Killed(BaseException):
