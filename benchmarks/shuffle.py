@@ -34,7 +34,7 @@ from corpus_platform.formats.token_bin_writer import Policy, TokenBinWriter
 from corpus_platform.stages import shuffling
 from corpus_platform.stages.shuffle_scatter import scatter
 from corpus_platform.stages.shuffle_units import Level
-from corpus_platform.stages.shuffling import PackedShard, Shuffle, shuffle_split, write_lines
+from corpus_platform.stages.shuffling import LinesWriter, PackedShard, Shuffle, shuffle_split
 
 POLICY = Policy(32_000, "5e" * 32, eos_id=0)
 PEER = """
@@ -130,8 +130,8 @@ def shuffle(folder: Path, shards: list[PackedShard], by: Shuffle) -> None:
     out = folder / "out"
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir()
-    found = shuffle_split(out, "train", shards, by, lambda _: None)
-    write_lines(out / "documents.parquet", found.lines)
+    with LinesWriter(out / "documents.parquet") as lines:
+        shuffle_split(out, "train", shards, by, lines=lines, told=lambda _: None)
 
 
 def cpu() -> float:

@@ -1,15 +1,17 @@
 """map_pieces on this machine: independent pieces of an all-shard stage, in a pool of processes.
 
 Results come in the order of the pieces, whatever finished first. A piece that raises ends the
-call with its error; a worker that dies raises StageFailed; no worker outlives its parent.
+call with its error; a worker that dies raises StageFailed; no worker outlives its parent. Work that
+leaves Python most of the time may have threads instead, which start at once and share memory.
 """
 
 import ctypes
 import multiprocessing
 import os
 import signal
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import TypeVar
 
@@ -20,6 +22,7 @@ __all__ = ["cores", "die_with_parent", "map_pieces", "worth"]
 Piece = TypeVar("Piece")
 Result = TypeVar("Result")
 _PR_SET_PDEATHSIG = 1
+_AHEAD = 8  # pieces for each worker that are given out, done or not
 
 
 def cores() -> int:
@@ -36,20 +39,30 @@ def worth(workers: int, work: int, *, share: int) -> int:
 
 
 def map_pieces(
-    function: Callable[[Piece], Result], pieces: Sequence[Piece], *, workers: int
+    function: Callable[[Piece], Result],
+    pieces: Sequence[Piece],
+    *,
+    workers: int,
+    threads: bool = False,
 ) -> Iterator[Result]:
-    """Yield function(piece) for each piece, in order; `workers` 1 stays in this process.
+    """Yield function(piece) for each piece, in order; `workers` 1 stays in this process and thread.
 
-    The function and the pieces must be picklable.
+    The function and the pieces must be picklable, or with `threads` safe to call side by side.
+    Results wait for their turn, a few for each worker: whoever takes them slowly holds up the rest.
     """
     workers = min(workers, len(pieces))
     if workers <= 1:
         yield from map(function, pieces)
         return
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, mp_context=context, initializer=die_with_parent) as pool:
+    with _pool(workers, threads=threads) as pool:
+        waiting = deque[Future[Result]]()
         try:
-            yield from pool.map(function, pieces)
+            for piece in pieces:
+                waiting.append(pool.submit(function, piece))
+                if len(waiting) >= workers * _AHEAD:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
         except BrokenProcessPool as error:
             raise StageFailed(
                 f"a worker process of {function} was killed, perhaps for lack of memory;"
@@ -57,6 +70,13 @@ def map_pieces(
             ) from error
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _pool(workers: int, *, threads: bool) -> ProcessPoolExecutor | ThreadPoolExecutor:
+    if threads:
+        return ThreadPoolExecutor(workers)
+    context = multiprocessing.get_context("spawn")
+    return ProcessPoolExecutor(workers, mp_context=context, initializer=die_with_parent)
 
 
 def die_with_parent() -> None:

@@ -278,11 +278,18 @@ class TokenBin:
 
     def forget(self) -> None:
         """Give back the memory of what has been read: pages of a map count until then."""
+        self._advise(mmap.MADV_DONTNEED)
+
+    def prefetch(self) -> None:
+        """Have the files read from front to back, before they are looked at in another order."""
+        self._advise(mmap.MADV_WILLNEED)
+
+    def _advise(self, how: int) -> None:
         for values in (self.tokens, self.ends, self.loss, self.pieces):
             if isinstance(values, np.ndarray) and isinstance(values.base, memoryview):
                 mapped = values.base.obj
                 if isinstance(mapped, mmap.mmap):
-                    mapped.madvise(mmap.MADV_DONTNEED)
+                    mapped.madvise(how)
 
     def _collected(self, number: int) -> np.ndarray:
         assert self.pieces is not None

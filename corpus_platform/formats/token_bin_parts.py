@@ -1,8 +1,8 @@
-"""One native token file written in parts: in any order, by any process, each part to its place.
+"""One native token file written in parts: in any order, by any thread or process, each to its place.
 
 What the whole will hold is known before: tokens, entries, whether there is a mask. The bytes are
-those that the writers of `token_bin_writer` would write one after the other; the files get their
-hashes and NAME.json when all parts are there.
+those that the writers of `token_bin_writer` would write one after the other. Their hashes are taken
+while the file grows, and NAME.json is written when all parts are there.
 """
 
 import contextlib
@@ -11,11 +11,11 @@ import os
 from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
 from corpus_platform.errors import StorageError
+from corpus_platform.formats.slices import Slices, write_slices
 from corpus_platform.formats.token_bin import (
     INDEX_DTYPE,
     PIECE_DTYPE,
@@ -25,18 +25,9 @@ from corpus_platform.formats.token_bin import (
 )
 from corpus_platform.formats.token_bin_writer import Policy
 
-__all__ = ["Slices", "TokenBinParts", "write_slices"]
+__all__ = ["PartsSeal", "TokenBinParts"]
 
-_BUFFERS = 1024  # that one call of the system writes; IOV_MAX of Linux
 _BLOCK = 1 << 20
-
-
-class Slices(NamedTuple):
-    """Slices of an array, in an order."""
-
-    of: np.ndarray
-    starts: np.ndarray
-    lengths: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -53,7 +44,7 @@ class TokenBinParts:
 
     def create(self) -> None:
         """Make the files in their full size, empty so far."""
-        for path, size in self._sizes().items():
+        for path, size in self.sizes().items():
             with _told(path), path.open("wb") as file:
                 file.truncate(size)
 
@@ -64,105 +55,94 @@ class TokenBinParts:
         tokens: Slices,
         ends: np.ndarray,
         *,
-        loss: np.ndarray | None = None,
+        loss: Slices | None = None,
         pieces: np.ndarray | None = None,
     ) -> None:
         """Write slices of ids back to back from a token on, and the index from an entry on.
 
-        `ends` count from the first of these tokens; `loss` has a byte for each id of the array that
-        is sliced, None where all count.
+        `ends` count from the first of these tokens; `loss` has a byte for each id, None where all
+        count.
         """
-        self._put("bin", token, tokens)
-        self._put("index", entry, _whole((ends + token).astype(INDEX_DTYPE)))
+        self._put("bin", token * id_dtype(self.policy.vocab_size).itemsize, tokens)
+        ends = (ends + token).astype(INDEX_DTYPE)
+        self._put("index", entry * INDEX_DTYPE.itemsize, Slices.whole(ends))
         if self.masked:
-            count = int(tokens.lengths.sum())
-            masks = _whole(np.ones(count, np.uint8)) if loss is None else tokens._replace(of=loss)
-            self._put("loss", token, masks)
+            count = int(tokens.sizes.sum()) // id_dtype(self.policy.vocab_size).itemsize
+            self._put("loss", token, loss or Slices.whole(np.ones(count, np.uint8)))
         if pieces is not None:
-            self._put("pieces", entry, _whole(pieces))
+            self._put("pieces", entry * PIECE_DTYPE.itemsize, Slices.whole(pieces))
 
-    def seal(self, *, documents: int, padding: int) -> Header:
-        """Hash the files, write NAME.json and return what it says."""
-        hashed = {path.suffix[1:]: _hashed(path) for path in self._sizes()}
-        header = Header(
-            vocab_size=self.policy.vocab_size,
-            tokenizer_sha256=self.policy.tokenizer_sha256,
-            eos_id=self.policy.eos_id,
-            bos_id=self.policy.bos_id,
-            tokens=self.tokens,
-            documents=documents,
-            bin=hashed["bin"],
-            index=hashed["index"],
-            loss=hashed.get("loss"),
-            row_tokens=self.row_tokens,
-            pad_id=self.policy.pad_id if self.row_tokens else None,
-            padding=padding,
-            pieces=hashed.get("pieces"),
-        )
-        path = self._path("json")
-        with _told(path):
-            path.write_bytes(header.to_json())
-        return header
-
-    def _path(self, end: str) -> Path:
+    def path(self, end: str) -> Path:
+        """Return the file with an ending: bin, index, loss, pieces or json."""
         return self.folder / f"{self.name}.{end}"
 
-    def _sizes(self) -> dict[Path, int]:
+    def sizes(self, tokens: int | None = None, entries: int | None = None) -> dict[Path, int]:
+        """Return the bytes of each file, whole or of its first tokens and entries."""
+        tokens = self.tokens if tokens is None else tokens
+        entries = self.entries if entries is None else entries
         itemsize = id_dtype(self.policy.vocab_size).itemsize
-        sizes = {"bin": self.tokens * itemsize, "index": self.entries * INDEX_DTYPE.itemsize}
+        sizes = {"bin": tokens * itemsize, "index": entries * INDEX_DTYPE.itemsize}
         if self.masked:
-            sizes["loss"] = self.tokens
+            sizes["loss"] = tokens
         if self.row_tokens:
-            sizes["pieces"] = self.entries * PIECE_DTYPE.itemsize
-        return {self._path(end): size for end, size in sizes.items()}
+            sizes["pieces"] = entries * PIECE_DTYPE.itemsize
+        return {self.path(end): size for end, size in sizes.items()}
 
-    def _put(self, end: str, place: int, slices: Slices) -> None:
-        """Write slices one after the other from a value on."""
-        path = self._path(end)
+    def _put(self, end: str, offset: int, slices: Slices) -> None:
+        """Write slices one after the other from a byte on."""
+        path = self.path(end)
         with _told(path):
             descriptor = os.open(path, os.O_WRONLY)
             try:
-                write_slices(descriptor, slices, place * slices.of.itemsize)
+                write_slices(descriptor, slices, offset)
             finally:
                 os.close(descriptor)
 
 
-def _whole(values: np.ndarray) -> Slices:
-    return Slices(values, np.zeros(1, np.int64), np.array([len(values)]))
+class PartsSeal:
+    """The hashes of a token file, taken from its beginning to wherever its parts are all there."""
 
+    def __init__(self, file: TokenBinParts) -> None:
+        self._file = file
+        self._hashes = {path: hashlib.sha256() for path in file.sizes()}
+        self._reached = dict.fromkeys(self._hashes, 0)
+        self._block = memoryview(bytearray(_BLOCK))
 
-def write_slices(descriptor: int, slices: Slices, offset: int) -> None:
-    """Write slices of an array one after the other from a byte of a file on, without a copy."""
-    if not len(slices.of):
-        return  # an empty array has no memory to show
-    size = slices.of.itemsize
-    view = np.ascontiguousarray(slices.of).view(np.uint8).data
-    begins = (slices.starts * size).tolist()
-    ends = ((slices.starts + slices.lengths) * size).tolist()
-    for first in range(0, len(begins), _BUFFERS):
-        part = slice(first, first + _BUFFERS)
-        buffers = [view[a:b] for a, b in zip(begins[part], ends[part], strict=True)]
-        count = sum(ends[part]) - sum(begins[part])
-        written = os.pwritev(descriptor, buffers, offset)
-        if written < count:
-            _write_rest(descriptor, b"".join(buffers)[written:], offset + written)
-        offset += count
+    def reach(self, tokens: int, entries: int) -> None:
+        """Take in what the first tokens and entries are, which are written."""
+        for path, size in self._file.sizes(tokens, entries).items():
+            with _told(path), path.open("rb", buffering=0) as file:
+                file.seek(self._reached[path])
+                while rest := size - self._reached[path]:
+                    if not (count := file.readinto(self._block[:rest])):
+                        raise StorageError(f"{path}: it ends at byte {file.tell()}, not {size}")
+                    self._hashes[path].update(self._block[:count])
+                    self._reached[path] += count
 
-
-def _write_rest(descriptor: int, rest: bytes, offset: int) -> None:
-    """Write what one call of the system did not take."""
-    while rest:
-        written = os.pwrite(descriptor, rest, offset)
-        rest, offset = rest[written:], offset + written
-
-
-def _hashed(path: Path) -> Hashed:
-    digest, size = hashlib.sha256(), 0
-    with _told(path), path.open("rb", buffering=0) as file:
-        while block := file.read(_BLOCK):
-            digest.update(block)
-            size += len(block)
-    return Hashed(size, digest.hexdigest())
+    def write_header(self, *, documents: int, padding: int) -> Header:
+        """Take in the rest, write NAME.json and return what it says."""
+        file = self._file
+        self.reach(file.tokens, file.entries)
+        found = self._hashes.items()
+        hashed = {p.suffix[1:]: Hashed(self._reached[p], h.hexdigest()) for p, h in found}
+        header = Header(
+            vocab_size=file.policy.vocab_size,
+            tokenizer_sha256=file.policy.tokenizer_sha256,
+            eos_id=file.policy.eos_id,
+            bos_id=file.policy.bos_id,
+            tokens=file.tokens,
+            documents=documents,
+            bin=hashed["bin"],
+            index=hashed["index"],
+            loss=hashed.get("loss"),
+            row_tokens=file.row_tokens,
+            pad_id=file.policy.pad_id if file.row_tokens else None,
+            padding=padding,
+            pieces=hashed.get("pieces"),
+        )
+        with _told(file.path("json")):
+            file.path("json").write_bytes(header.to_json())
+        return header
 
 
 @contextlib.contextmanager

@@ -37,6 +37,18 @@ class Placement:
         self.oversized = 0
         self._units = 0  # in the last file
 
+    def place_all(self, units: int, filled: Filled) -> Run | None:
+        """Return where some units go, if all of them fit into the file that is being filled.
+
+        Their order does not matter then. Otherwise nothing is placed.
+        """
+        before = self.files[-1]
+        if before.tokens + filled.tokens > self._max_tokens:
+            return None
+        self.files[-1] = Filled(before.tokens + filled.tokens, before.entries + filled.entries)
+        self._units += units
+        return Run(len(self.files) - 1, *before, 0, units)
+
     def place(self, tokens: np.ndarray, entries: np.ndarray) -> list[Run]:
         """Return where units go, given the tokens and the entries of the index of each."""
         ends, entry_ends = np.cumsum(tokens, dtype=np.int64), np.cumsum(entries, dtype=np.int64)

@@ -66,8 +66,10 @@ def encoder_of(project: Project) -> HuggingFaceEncoder:
 def bin_products(name: str, header: Header) -> list[Product]:
     """Return the files of a token bin as products; the header comes last."""
     files = [
-        Product(file, tokens=header.tokens if file == bin_file(name) else None)
-        for file in files_of(name, header)
+        Product(
+            file, tokens=header.tokens if file == bin_file(name) else None, sha256=hashed.sha256
+        )
+        for file, hashed in files_of(name, header).items()
     ]
     return [*files, Product(f"{name}.json")]
 

@@ -94,11 +94,15 @@ class Expected:
 
 @dataclass(frozen=True)
 class Product:
-    """A file a stage wrote into its draft, with its count of rows or tokens."""
+    """A file a stage wrote into its draft, with its count of rows or tokens.
+
+    A stage may say the `sha256` of what it wrote where its audit holds the file against it.
+    """
 
     name: str
     rows: int | None = None
     tokens: int | None = None
+    sha256: str | None = None
 
 
 @dataclass(frozen=True)
@@ -463,9 +467,8 @@ def _begin(text: str) -> str:
 
 def _output(draft: Path, product: Product) -> Output:
     path = draft / product.name
-    return Output(
-        product.name, path.stat().st_size, file_sha256(path), product.rows, product.tokens
-    )
+    sha256 = product.sha256 or file_sha256(path)
+    return Output(product.name, path.stat().st_size, sha256, product.rows, product.tokens)
 
 
 def _circumstances(started: float) -> dict[str, object]:

@@ -1,7 +1,7 @@
 """Second pass of the shuffle: a range of keys, from every shard, sorted and written to its place.
 
-A range is held in memory; ranges are independent of each other, since where each unit goes has
-been settled from keys and lengths before.
+The tokens of a range are mapped and never copied; ranges are independent of each other, since where
+each unit goes has been settled from keys and lengths before.
 """
 
 from collections.abc import Sequence
@@ -10,36 +10,29 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import polars as pl
+import pyarrow as pa
 
-from corpus_platform.errors import StageFailed, StorageError
-from corpus_platform.formats.token_bin import id_dtype
-from corpus_platform.formats.token_bin_parts import Slices, TokenBinParts
-from corpus_platform.packing.placement import Run
+from corpus_platform.formats.slices import Slices
+from corpus_platform.formats.token_bin import PIECE_DTYPE, id_dtype
+from corpus_platform.formats.token_bin_parts import TokenBinParts
+from corpus_platform.packing.placement import Filled, Run
 from corpus_platform.stages.bins_writing import bin_file
-from corpus_platform.stages.shuffle_scatter import (
+from corpus_platform.stages.shuffle_scratch import (
+    COUNTED,
     ENDS,
+    ENDS_DTYPE,
     LINES,
     LOSS,
     PIECES,
     TOKENS,
+    UNIT,
     UNITS,
+    mapped,
+    mapped_lines,
     ranges,
 )
 
-__all__ = ["Gather", "bucket_borders", "bucket_units", "gather", "sorted_units"]
-
-
-def bucket_borders(bits: int) -> np.ndarray:
-    """Return where each range of keys begins that have the same first bits."""
-    numbers = np.arange(1 << bits, dtype=np.uint64)
-    return numbers << np.uint64(64 - bits) if bits else numbers
-
-
-def bucket_units(folder: Path, borders: np.ndarray) -> np.ndarray:
-    """Return where the units of each range begin among those of a shard, and how many there are."""
-    units = np.load(folder / UNITS, mmap_mode="r")
-    return np.append(np.searchsorted(units["key"], borders), len(units))
+__all__ = ["Gather", "Gathered", "gather", "sorted_units"]
 
 
 @dataclass(frozen=True)
@@ -56,148 +49,137 @@ class Gather:
     after: np.ndarray
     files: Sequence[TokenBinParts]
     runs: Sequence[Run]
-    lines: Path  # where the lines of the documents are written
+
+
+class Gathered(NamedTuple):
+    """What was written of a range: how far each of its runs has come, and the lines in order."""
+
+    tokens: int
+    reached: list[tuple[int, Filled]]  # number of the file
+    lines: list[pa.Table]
 
 
 class _Held(NamedTuple):
-    """The units of a range in memory, shard after shard."""
+    """What each unit of a range has, shard after shard; entries and lines follow each other alike."""
 
-    units: np.ndarray
-    tokens: np.ndarray
-    loss: np.ndarray | None
+    units: dict[str, np.ndarray]
+    tokens: Slices
+    loss: Slices | None
     ends: np.ndarray
     pieces: np.ndarray | None
-    lines: pl.DataFrame
+    lines: pa.Table
 
 
-def sorted_units(folders: Sequence[Path], first: np.ndarray, after: np.ndarray) -> np.ndarray:
-    """Return the records of the units of a range, in the order of the release."""
-    units = _unit_records(folders, first, after)
-    return units[_order(units)]
+def sorted_units(
+    folders: Sequence[Path], first: np.ndarray, after: np.ndarray
+) -> dict[str, np.ndarray]:
+    """Return what each unit of a range has, "key" and by the names of COUNTED, in the order of the release."""
+    units = _units(_records(folders, first, after))
+    order = _order(units)
+    return {name: values[order] for name, values in units.items()}
 
 
-def _unit_records(folders: Sequence[Path], first: np.ndarray, after: np.ndarray) -> np.ndarray:
-    parts = [
-        np.load(folder / UNITS, mmap_mode="r")[a:b]
+def _records(folders: Sequence[Path], first: np.ndarray, after: np.ndarray) -> list[np.ndarray]:
+    """Return the records of a range, those of each shard with one more behind them."""
+    return [
+        mapped(folder / UNITS, UNIT, a, b - a + 1)
         for folder, a, b in zip(folders, first.tolist(), after.tolist(), strict=True)
     ]
-    return np.concatenate(parts)
 
 
-def _order(units: np.ndarray) -> np.ndarray:
+def _units(records: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
+    counts = {name: np.concatenate([np.diff(part[name]) for part in records]) for name in COUNTED}
+    return {"key": np.concatenate([part["key"][:-1] for part in records]), **counts}
+
+
+def _order(units: dict[str, np.ndarray]) -> np.ndarray:
     # Shards come in the order of their names, their units by key and row: equal keys stay so.
     return np.argsort(units["key"], kind="stable")
 
 
-def gather(task: Gather) -> int:
-    """Write a range of units to their places; return its tokens."""
+def gather(task: Gather) -> Gathered:
+    """Write a range of units to their places."""
+    if not task.runs:
+        return Gathered(0, [], [])
     held = _held(task)
-    order = _order(held.units)
-    starts = np.cumsum(held.units["tokens"]) - held.units["tokens"]
-    entry, line = (
-        np.append(0, np.cumsum(held.units[name])).astype(np.int64) for name in ("entries", "lines")
-    )
-    tables = []
+    order, units = _order(held.units), held.units
+    entry, line = (np.append(0, np.cumsum(units[name])) for name in ("entry", "line"))
+    reached, tables = [], []
     for run in task.runs:
         chosen = order[run.first : run.after]
-        file = task.files[run.file]
-        count = held.units["tokens"][chosen]
-        begin = np.cumsum(count) - count
+        file, tokens = task.files[run.file], units["token"][chosen]
+        begin = np.cumsum(tokens) - tokens
         moved = ranges(entry, chosen)
         file.write(
             run.token,
             run.entry,
-            Slices(held.tokens, starts[chosen], count),
-            held.ends[moved] + np.repeat(begin, held.units["entries"][chosen]),
-            loss=held.loss,
+            held.tokens[chosen],
+            held.ends[moved] + np.repeat(begin, units["entry"][chosen]),
+            loss=None if held.loss is None else held.loss[chosen],
             pieces=None if held.pieces is None else held.pieces[moved],
         )
-        begins = np.repeat(begin + run.token, held.units["lines"][chosen])
-        part = held.lines[ranges(line, chosen)]
-        tables.append(
-            part.with_columns(
-                pl.lit(bin_file(file.name)).alias("file"),
-                start=pl.col("start") + pl.Series(begins.astype(np.int64)),
-            )
-        )
-    table = pl.concat(tables) if tables else held.lines.with_columns(file=pl.lit(""))
-    columns = ["file", "start", "tokens", "shard", "row", "id", "offset"]
-    table.select(columns).write_ipc(task.lines)
-    return int(held.units["tokens"].sum())
+        end = Filled(run.token + int(tokens.sum()), run.entry + len(moved))
+        reached.append((run.file, end))
+        begins = np.repeat(begin + run.token, units["line"][chosen])
+        lines = held.lines.take(ranges(line, chosen))
+        tables.append(_placed(lines, begins, bin_file(file.name), task.shards))
+    return Gathered(int(units["token"].sum()), reached, tables)
+
+
+def _placed(lines: pa.Table, begins: np.ndarray, file: str, shards: Sequence[str]) -> pa.Table:
+    """Return lines with the names of their file and shard, and their place in that file."""
+    columns = {name: lines[name] for name in ("tokens", "row", "id", "offset")}
+    columns["start"] = pa.array(lines["start"].to_numpy() + begins)
+    numbers = lines["shard"].combine_chunks()
+    columns["shard"] = pa.DictionaryArray.from_arrays(numbers, pa.array(shards))
+    files = pa.array(np.zeros(len(begins), np.int32))
+    columns["file"] = pa.DictionaryArray.from_arrays(files, pa.array([file]))
+    return pa.table(columns)
 
 
 def _held(task: Gather) -> _Held:
-    units = _unit_records(task.folders, task.first, task.after)
-    policy = task.files[0].policy
-    tokens = np.empty(int(units["tokens"].sum()), id_dtype(policy.vocab_size))
-    masked = any(f.masked for f in task.files)
-    loss = np.ones(len(tokens), np.uint8) if masked else None
-    ends, pieces, lines, place, before = [], [], [], 0, 0
-    counts = (task.after - task.first).tolist()
-    for shard, folder, count in zip(task.shards, task.folders, counts, strict=True):
-        own, before = units[before : before + count], before + count
-        if not count:
-            continue
-        part = slice(place, place + int(own["tokens"].sum()))
-        _read(folder / TOKENS, tokens[part], int(own["first_token"][0]))
-        if loss is not None and (folder / LOSS).exists():
-            _read(folder / LOSS, loss[part], int(own["first_token"][0]))
-        first = int(own["first_entry"][0])
-        entries = slice(first, first + int(own["entries"].sum()))
-        ends.append(np.load(folder / ENDS, mmap_mode="r")[entries])
-        if (folder / PIECES).exists():
-            pieces.append(np.load(folder / PIECES, mmap_mode="r")[entries])
-        lines.append(_lines(folder, own).with_columns(shard=pl.lit(shard)))
-        place = part.stop
-    _fill_up(units, tokens, loss, policy.pad_id)
-    _check_ids(tokens, policy.vocab_size)
+    records = _records(task.folders, task.first, task.after)
+    found = [i for i, part in enumerate(records) if len(part) > 1]
+    masked = any(file.masked for file in task.files)
+    vocab_size = task.files[0].policy.vocab_size
+    tokens, loss, ends, pieces, lines = [], [], [], [], []
+    for i in found:
+        folder, part = task.folders[i], records[i]
+        tokens.append(_slices(folder / TOKENS, id_dtype(vocab_size), part))
+        if masked:
+            loss.append(_loss(folder / LOSS, part))
+        first, count = int(part["entry"][0]), int(part["entry"][-1] - part["entry"][0])
+        ends.append(mapped(folder / ENDS, ENDS_DTYPE, first, count))
+        if task.files[0].row_tokens:
+            pieces.append(mapped(folder / PIECES, PIECE_DTYPE, first, count))
+        lines.append(_lines(folder / LINES, part, i))
     return _Held(
-        units,
-        tokens,
-        loss,
-        np.concatenate([np.empty(0, np.int64), *ends]),
+        _units(records),
+        Slices.joined(tokens),
+        Slices.joined(loss) if masked else None,
+        np.concatenate([np.zeros(0, ENDS_DTYPE), *ends]),
         np.concatenate(pieces) if pieces else None,
-        pl.concat(lines) if lines else _no_lines(task.folders[0]),
+        pa.concat_tables(lines).combine_chunks(),
     )
 
 
-def _lines(folder: Path, units: np.ndarray) -> pl.DataFrame:
-    listed = pl.scan_ipc(folder / LINES)
-    return listed.slice(int(units["first_line"][0]), int(units["lines"].sum())).collect()
+def _slices(path: Path, dtype: np.dtype, part: np.ndarray) -> Slices:
+    """Return the values of each unit of a shard."""
+    first = int(part["token"][0])
+    values = mapped(path, dtype, first, int(part["token"][-1]) - first)
+    return Slices.cut(values, part["token"][:-1] - first, np.diff(part["token"]))
 
 
-def _no_lines(folder: Path) -> pl.DataFrame:
-    return pl.scan_ipc(folder / LINES).head(0).collect().with_columns(shard=pl.lit(""))
+def _loss(path: Path, part: np.ndarray) -> Slices:
+    if path.exists():
+        return _slices(path, np.dtype("u1"), part)
+    lengths = np.diff(part["token"])
+    ones = np.ones(int(lengths.max()), np.uint8)
+    return Slices.cut(ones, np.zeros(len(lengths), np.int64), lengths)
 
 
-def _check_ids(tokens: np.ndarray, vocab_size: int) -> None:
-    if len(tokens) and int(tokens.max()) >= vocab_size:
-        raise StageFailed(f"token id {tokens.max()} is outside the vocabulary of {vocab_size}")
-
-
-def _fill_up(
-    units: np.ndarray, tokens: np.ndarray, loss: np.ndarray | None, pad_id: int | None
-) -> None:
-    """Put padding at the ends of windows that their shard did not fill."""
-    ends = np.cumsum(units["tokens"])
-    for unit in np.flatnonzero(units["filled"]).tolist():
-        part = slice(int(ends[unit] - units["filled"][unit]), int(ends[unit]))
-        tokens[part] = pad_id
-        if loss is not None:
-            loss[part] = 0
-
-
-def _read(path: Path, into: np.ndarray, skipped: int) -> None:
-    """Fill an array from a file, beginning after so many values."""
-    try:
-        with path.open("rb", buffering=0) as file:
-            file.seek(skipped * into.itemsize)
-            view, at = into.view(np.uint8).data, 0
-            while at < len(view):
-                if not (count := file.readinto(view[at:])):
-                    raise StorageError(
-                        f"{path}: it ends at byte {file.tell()}; remove it and run again"
-                    )
-                at += count
-    except OSError as error:
-        raise StorageError(f"{path}: cannot be read: {error}") from error
+def _lines(path: Path, part: np.ndarray, number: int) -> pa.Table:
+    """Return the lines of a shard, with its number."""
+    first, count = int(part["line"][0]), int(part["line"][-1] - part["line"][0])
+    shard = pa.array(np.full(count, number, np.int32))
+    return mapped_lines(path, first, count).append_column("shard", shard)

@@ -4,7 +4,6 @@ What is written beside each other has keys beside each other, so that the second
 of keys in one piece from every shard. A finished folder is known by its name.
 """
 
-import itertools
 import os
 import shutil
 from dataclasses import dataclass
@@ -14,45 +13,24 @@ import numpy as np
 import polars as pl
 
 from corpus_platform.errors import StorageError
+from corpus_platform.formats.slices import Slices, write_slices
 from corpus_platform.formats.token_bin import TokenBin, open_token_bin
-from corpus_platform.formats.token_bin_parts import Slices, write_slices
 from corpus_platform.packing.shuffle import document_keys
 from corpus_platform.stages.bins_writing import bin_file
-from corpus_platform.stages.shuffle_units import Level, Lines, Units, units_of
-from corpus_platform.storage.files import flush_file
-
-__all__ = [
-    "ENDS",
-    "LINES",
-    "LOSS",
-    "PIECES",
-    "TOKENS",
-    "UNIT",
-    "UNITS",
-    "Scatter",
-    "ranges",
-    "scatter",
-]
-
-TOKENS, LOSS, ENDS, PIECES = "tokens", "loss", "ends.npy", "pieces.npy"
-UNITS, LINES = "units.npy", "lines.arrow"
-# Of each unit: its key, where its tokens, lines and entries begin in the folder, and how much of
-# everything it has: a range of units is found without a look at those before it.
-UNIT = np.dtype(
-    [
-        ("key", "<u8"),
-        ("first_token", "<i8"),
-        ("first_line", "<i8"),
-        ("first_entry", "<i8"),
-        ("tokens", "<i8"),
-        ("padding", "<i8"),
-        ("filled", "<i8"),
-        ("lines", "<i8"),
-        ("begun", "<i8"),
-        ("entries", "<i8"),
-        ("masked", "u1"),
-    ]
+from corpus_platform.stages.shuffle_scratch import (
+    ENDS,
+    ENDS_DTYPE,
+    LINES,
+    LOSS,
+    PIECES,
+    TOKENS,
+    UNIT,
+    UNITS,
+    ranges,
 )
+from corpus_platform.stages.shuffle_units import Level, Lines, Units, units_of
+
+__all__ = ["Scatter", "scatter"]
 
 
 @dataclass(frozen=True)
@@ -65,6 +43,7 @@ class Scatter:
     name: str
     seed: int
     level: Level
+    pad_id: int | None  # for windows of a stream
     documents_before: int  # of earlier shards, in this split
     target: Path
 
@@ -79,17 +58,17 @@ def scatter(task: Scatter) -> int:
         return len(bin_.tokens)
     lines = _lines(task, in_rows=bin_.header.row_tokens is not None or task.level.unit == "windows")
     units = units_of(bin_, _as_lines(lines), task.level)
-    order = np.argsort(document_keys(task.seed, task.shard, units.number), kind="stable")
+    keys = document_keys(task.seed, task.shard, units.number)
+    order = np.argsort(keys, kind="stable")
     folder = task.target.with_name(f"{task.target.name}.part")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     try:
         _write(folder, task, bin_, lines, units, order)
-        for path in (*folder.iterdir(), folder):  # its name says from now on that all is there
-            flush_file(path)
+        _table(units, keys, _masked(bin_, units), order).tofile(folder / UNITS)
     except OSError as error:
         raise StorageError(f"{folder}: cannot be written: {error}") from error
-    os.rename(folder, task.target)
+    os.rename(folder, task.target)  # its name says from now on that all is there
     return len(bin_.tokens)
 
 
@@ -113,31 +92,36 @@ def _write(
     units: Units,
     order: np.ndarray,
 ) -> None:
-    masked = _masked(bin_, units)
-    _write_tokens(folder / TOKENS, bin_.tokens, units, order)
-    if bin_.loss is not None:
-        _write_tokens(folder / LOSS, bin_.loss, units, order)
+    bin_.prefetch()
+    _write_units(folder / TOKENS, bin_.tokens, units, order, fill=task.pad_id)
+    if bin_.loss is not None or units.filled.any():
+        loss = np.ones(len(bin_.tokens), np.uint8) if bin_.loss is None else bin_.loss
+        _write_units(folder / LOSS, loss, units, order, fill=0)
     line, entry = ranges(units.line, order), ranges(units.entry, order)
-    _moved_lines(lines, units, line).write_ipc(folder / LINES)
-    np.save(folder / ENDS, units.entry_end[entry])
+    oldest = pl.CompatLevel.oldest()  # of texts in one buffer
+    _moved_lines(lines, units, line).write_ipc(folder / LINES, compat_level=oldest)
+    units.entry_end[entry].astype(ENDS_DTYPE).tofile(folder / ENDS)
     if units.pieces is not None:
         pieces = units.pieces[entry]
         pieces["document"] += np.where(pieces["document"] < 0, 0, task.documents_before)
-        np.save(folder / PIECES, pieces)
-    np.save(folder / UNITS, _table(task, units, masked, order))
+        pieces.tofile(folder / PIECES)
 
 
-def _table(task: Scatter, units: Units, masked: np.ndarray, order: np.ndarray) -> np.ndarray:
-    table: np.ndarray = np.zeros(len(units.number), UNIT)
-    table["key"] = document_keys(task.seed, task.shard, units.number)
-    table["tokens"], table["padding"] = units.held + units.filled, units.padding
-    table["filled"] = units.filled
-    table["lines"], table["entries"] = np.diff(units.line), np.diff(units.entry)
+def _table(units: Units, keys: np.ndarray, masked: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """Return the records of units in their new order, and one more with what all of them have."""
     begun = np.concatenate(([0], np.cumsum(units.line_offset == 0)))
-    table["begun"], table["masked"] = begun[units.line[1:]] - begun[units.line[:-1]], masked
-    table = table[order]
-    for first, count in (("first_token", "tokens"), ("first_line", "lines"), ("first_entry", "entries")):  # fmt: skip
-        table[first] = np.cumsum(table[count]) - table[count]
+    counts = {
+        "token": units.held + units.filled,
+        "line": np.diff(units.line),
+        "entry": np.diff(units.entry),
+        "padding": units.padding,
+        "begun": begun[units.line[1:]] - begun[units.line[:-1]],
+        "masked": masked,
+    }
+    table: np.ndarray = np.zeros(len(order) + 1, UNIT)
+    table["key"][:-1] = keys[order]
+    for name, count in counts.items():
+        np.cumsum(count[order], out=table[name][1:])
     return table
 
 
@@ -150,18 +134,19 @@ def _masked(bin_: TokenBin, units: Units) -> np.ndarray:
     return masked
 
 
-def _write_tokens(path: Path, values: np.ndarray, units: Units, order: np.ndarray) -> None:
-    """Write the values of units one after the other; what fills them up stays zero."""
-    starts, held, whole = (a[order] for a in (units.start, units.held, units.held + units.filled))
-    offsets = np.cumsum(whole) - whole
-    borders = [0, *(np.flatnonzero(units.filled[order]) + 1).tolist(), len(order)]
+def _write_units(
+    path: Path, values: np.ndarray, units: Units, order: np.ndarray, *, fill: int | None
+) -> None:
+    """Write the values of units one after the other, filled up with a value."""
+    slices = Slices.cut(values, units.start, units.held)[order]
+    if units.filled.any():
+        filling = np.full(int(units.filled.max()), fill, values.dtype)
+        none = np.zeros(len(order), np.int64)
+        filled = Slices.cut(filling, none, units.filled[order])
+        each = np.arange(2 * len(order)).reshape(2, -1).T.ravel()  # unit, filling, unit, …
+        slices = Slices.joined([slices, filled])[each]
     with path.open("wb") as file:
-        file.truncate(int(whole.sum()) * values.itemsize)
-        for first, after in itertools.pairwise(borders):
-            part = slice(first, after)
-            if first < after:
-                slices = Slices(values, starts[part], held[part])
-                write_slices(file.fileno(), slices, int(offsets[first]) * values.itemsize)
+        write_slices(file.fileno(), slices, 0)
 
 
 def _moved_lines(lines: pl.DataFrame, units: Units, line: np.ndarray) -> pl.DataFrame:
@@ -173,10 +158,3 @@ def _moved_lines(lines: pl.DataFrame, units: Units, line: np.ndarray) -> pl.Data
         "id",
         pl.Series("offset", units.line_offset[line]),
     )
-
-
-def ranges(borders: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """Return what lies between borders, range by range in an order."""
-    counts = np.diff(borders)[order]
-    before = np.cumsum(counts) - counts
-    return np.repeat(borders[:-1][order] - before, counts) + np.arange(int(counts.sum()))

@@ -26,16 +26,16 @@ from corpus_platform.stages.release_in_force import (
 from corpus_platform.stages.release_report import SETTINGS_FILE, write_report
 from corpus_platform.stages.shuffle_units import Level
 from corpus_platform.stages.shuffling import (
+    LinesWriter,
     PackedShard,
     Shuffle,
     Shuffled,
     shuffle_split,
-    write_lines,
 )
 from corpus_platform.stages.tokenizer import TOKENIZER_FILE
 from corpus_platform.stages.uncleared import check_share_left_out, left_out_inputs
 from corpus_platform.storage.artifacts import Artifact
-from corpus_platform.storage.files import canonical_json, text_sha256
+from corpus_platform.storage.files import boot_id, canonical_json, text_sha256
 from corpus_platform.storage.manifest import Json
 from corpus_platform.storage.pointer import move_pointer, points_to
 from corpus_platform.storage.registry import key_order
@@ -53,8 +53,9 @@ def publish_release(project: Project, *, progress: Progress = quiet) -> Report:
         if report is None:
             included = _included(project)
             with _scratch(project, making.key) as scratch, making.draft() as draft:
-                splits = _write_files(project, draft, included.shards, scratch, progress)
-                products = _write_companions(project, draft, splits)
+                with LinesWriter(draft / DOCUMENTS) as lines:
+                    splits = _write_files(project, draft, included.shards, scratch, lines, progress)
+                products = _write_companions(project, draft, splits, lines.rows)
                 ledger = _ledger(included, splits)
                 products += write_report(project, draft, ledger, included.left_out)
                 decided_by = project.settings.model_dump(mode="json", include={"dedup", "split"})
@@ -115,9 +116,14 @@ def _packed(project: Project, shard: str) -> PackedShard:
 
 
 def _write_files(
-    project: Project, draft: Path, shards: Sequence[str], scratch: Path, progress: Progress
+    project: Project,
+    draft: Path,
+    shards: Sequence[str],
+    scratch: Path,
+    lines: LinesWriter,
+    progress: Progress,
 ) -> dict[str, Shuffled]:
-    """Write the token files of both splits."""
+    """Write the token files of both splits, and the lines of their documents."""
     packed = [_packed(project, shard) for shard in shards]
     totals = [
         Header.read(p.folder / f"{n}.json").tokens for p in packed for n in BIN_NAMES.values()
@@ -131,7 +137,8 @@ def _write_files(
 
     how = _shuffle(project, scratch)
     return {
-        split: shuffle_split(draft, name, packed, how, told) for split, name in BIN_NAMES.items()
+        split: shuffle_split(draft, name, packed, how, lines=lines, told=told)
+        for split, name in BIN_NAMES.items()
     }
 
 
@@ -163,30 +170,34 @@ def shuffle_scratch(project: Project) -> Path:
 def _scratch(project: Project, key: str) -> Generator[Path]:
     """Give the folder of what lies between the passes; it is gone after a shuffle that ended well.
 
-    One of the same release is found again; those of others are removed.
+    One of the same release is found again, unless the machine has started anew: nothing in it is
+    forced to the disk. Those of others are removed.
     """
     home = shuffle_scratch(project)
+    folder = home / f"{key[:16]}-{boot_id()}"
     try:
         home.mkdir(parents=True, exist_ok=True)
         for left in home.iterdir():
-            if left.name != key[:16]:
+            if left != folder:
                 shutil.rmtree(left, ignore_errors=True)
-        (home / key[:16]).mkdir(exist_ok=True)
+        folder.mkdir(exist_ok=True)
     except OSError as error:
         raise StorageError(
             f"{home}: what lies between the passes of a shuffle cannot be written there: {error};"
             " name another folder with run.scratch"
         ) from error
-    yield home / key[:16]
+    yield folder
     shutil.rmtree(home, ignore_errors=True)
 
 
 def _write_companions(
-    project: Project, draft: Path, splits: Mapping[str, Shuffled]
+    project: Project, draft: Path, splits: Mapping[str, Shuffled], rows: int
 ) -> list[Product]:
-    """Write what lies beside the token files; return all files of the release."""
+    """Write what lies beside the token files; return all files of the release.
+
+    `rows` are those of the table of documents.
+    """
     files = [p for s in splits.values() for n, h in s.headers.items() for p in bin_products(n, h)]
-    rows = write_lines(draft / DOCUMENTS, [part for s in splits.values() for part in s.lines])
     tokenizer = project.require("tokenizer", None).path(TOKENIZER_FILE).read_bytes()
     (draft / TOKENIZER_FILE).write_bytes(tokenizer)
     # Only what is part of the products' content: a limit changes no byte of a release.

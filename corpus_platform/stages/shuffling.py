@@ -1,45 +1,39 @@
 """The two-phase shuffle: packed shards in, token files in one seeded order out.
 
 Each shard's units are written sorted by key; then each range of keys is read from all shards,
-sorted, and written to its place. Memory holds a range, and both passes go side by side. The order
-depends on keys alone, so neither the number of processes nor that of ranges changes a byte. What
-the first pass has finished is found again after a crash.
+sorted, and written to its place. Memory holds a range for each worker, and both passes go side by
+side in threads, whose work is done by the system. The order depends on keys alone, so neither the
+number of workers nor that of ranges changes a byte. What the first pass has finished is found again
+after a crash.
 """
 
-import shutil
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from types import TracebackType
+from typing import NamedTuple, Self
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 
 from corpus_platform.document import RELEASE_DOCUMENTS
-from corpus_platform.engines.local import map_pieces, worth
+from corpus_platform.engines.local import map_pieces
 from corpus_platform.errors import StageFailed
 from corpus_platform.formats.token_bin import Header
 from corpus_platform.formats.token_bin_parts import TokenBinParts
 from corpus_platform.formats.token_bin_writer import Policy
-from corpus_platform.packing.placement import Placement, Run
-from corpus_platform.stages.shuffle_gather import (
-    Gather,
-    bucket_borders,
-    bucket_units,
-    gather,
-    sorted_units,
-)
-from corpus_platform.stages.shuffle_scatter import TOKENS, Scatter, scatter
+from corpus_platform.packing.placement import Filled, Placement, Run
+from corpus_platform.stages.shuffle_gather import Gather, gather, sorted_units
+from corpus_platform.stages.shuffle_scatter import Scatter, scatter
+from corpus_platform.stages.shuffle_scratch import COUNTED, TOKENS, UNIT, UNITS, mapped
+from corpus_platform.stages.shuffle_sealing import Sealing
 from corpus_platform.stages.shuffle_units import Level
 from corpus_platform.stages.tables import TableWriter
 
-__all__ = ["PackedShard", "Shuffle", "Shuffled", "scatters", "shuffle_split", "write_lines"]
+__all__ = ["LinesWriter", "PackedShard", "Shuffle", "Shuffled", "scatters", "shuffle_split"]
 
 MAX_BITS = 12
 GROUP_ROWS = 1 << 16  # of the table of documents, however the ranges are cut
-SHARE_TOKENS = 1 << 28  # for each of which a process is worth its start, twice 1.5 s
 
 
 class PackedShard(NamedTuple):
@@ -64,13 +58,12 @@ class Shuffle:
 
 
 class Shuffled(NamedTuple):
-    """The files of a split by base name, and the lines of their documents in one table.
+    """The files of a split by base name, and how many documents they have.
 
     `empty` documents of streams have no token, and so no place in windows.
     """
 
     headers: dict[str, Header]
-    lines: Sequence[Path]
     documents: int
     oversized: int
     empty: int
@@ -79,21 +72,79 @@ class Shuffled(NamedTuple):
 Told = Callable[[int], None]  # hears of tokens that were moved
 
 
+class LinesWriter:
+    """Writes the table of the documents of a release, in row groups of one size.
+
+    A context manager; `rows` counts what was written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._writer = TableWriter(path, RELEASE_DOCUMENTS, dictionary=["file", "shard"])
+        self._held, self.rows = list[pa.Table](), 0
+
+    def write(self, lines: pa.Table) -> None:
+        """Append lines, which have the columns of RELEASE_DOCUMENTS in any order."""
+        self._held.append(lines.select(RELEASE_DOCUMENTS.names))
+        while sum(t.num_rows for t in self._held) >= GROUP_ROWS:
+            whole = pa.concat_tables(self._held, promote_options="permissive")
+            self._write_group(whole.slice(0, GROUP_ROWS))
+            self._held = [whole.slice(GROUP_ROWS)]
+
+    def _write_group(self, lines: pa.Table) -> None:
+        self._writer.write(lines.cast(RELEASE_DOCUMENTS).combine_chunks())
+        self.rows += lines.num_rows
+
+    def __enter__(self) -> Self:
+        self._writer.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None and self._held:
+            self._write_group(pa.concat_tables(self._held, promote_options="permissive"))
+        self._writer.__exit__(kind, error, trace)
+
+
 def shuffle_split(
-    folder: Path, name: str, shards: Sequence[PackedShard], how: Shuffle, told: Told
+    folder: Path,
+    name: str,
+    shards: Sequence[PackedShard],
+    how: Shuffle,
+    *,
+    lines: LinesWriter,
+    told: Told,
 ) -> Shuffled:
-    """Write the files NAME-00000, NAME-00001, … of one split into a folder.
+    """Write the files NAME-00000, NAME-00001, … of one split into a folder, and their lines.
 
     `shards` come in the order of their names. Each token is told of twice.
     """
     headers = [Header.read(shard.folder / f"{name}.json") for shard in shards]
     policy, row_tokens = _common(shards, headers, how)
-    workers = worth(how.workers, sum(h.tokens for h in headers), share=SHARE_TOKENS)
     tasks = scatters(name, shards, how)
-    for tokens in map_pieces(scatter, tasks, workers=workers):
+    for tokens in map_pieces(scatter, tasks, workers=how.workers, threads=True):
         told(tokens)
-    made = _gathered(folder, name, tasks, policy, row_tokens, how, workers, told)
-    return made._replace(empty=sum(h.documents for h in headers) - made.documents)
+    plan = _plan(tasks, how)
+    files = _files(folder, name, policy, row_tokens, plan)
+    ranges = _gathers(tasks, plan, files)
+    with Sealing(files, workers=how.workers) as sealing:
+        for done in map_pieces(gather, ranges, workers=how.workers, threads=True):
+            for number, filled in done.reached:
+                sealing.reach(number, filled)
+            for table in done.lines:
+                lines.write(table)
+            told(done.tokens)
+        made = sealing.headers(plan.documents, plan.padding)
+    documents = sum(plan.documents)
+    return Shuffled(
+        headers={file.name: header for file, header in zip(files, made, strict=True)},
+        documents=documents,
+        oversized=plan.placement.oversized,
+        empty=sum(h.documents for h in headers) - documents,
+    )
 
 
 def _common(
@@ -125,6 +176,7 @@ def scatters(name: str, shards: Sequence[PackedShard], how: Shuffle) -> list[Sca
             name=name,
             seed=how.seed,
             level=how.level,
+            pad_id=how.pad_id,
             documents_before=first,
             target=how.scratch / f"{name}-{number:06d}",
         )
@@ -132,49 +184,10 @@ def scatters(name: str, shards: Sequence[PackedShard], how: Shuffle) -> list[Sca
     ]
 
 
-def _gathered(
-    folder: Path,
-    name: str,
-    tasks: Sequence[Scatter],
-    policy: Policy,
-    row_tokens: int | None,
-    how: Shuffle,
-    workers: int,
-    told: Told,
-) -> Shuffled:
-    plan = _plan(tasks, how)
-    files = [
-        TokenBinParts(
-            folder,
-            f"{name}-{number:05d}",
-            policy,
-            filled.tokens,
-            filled.entries,
-            masked > 0,
-            row_tokens,
-        )
-        for number, (filled, masked) in enumerate(zip(plan.placement.files, plan.masked, strict=True))
-    ]  # fmt: skip
-    for file in files:
-        file.create()
-    pieces = list(_pieces(how.scratch / f"{name}-lines", tasks, plan, files))
-    for tokens in map_pieces(gather, pieces, workers=workers):
-        told(tokens)
-    with ThreadPoolExecutor(how.workers) as pool:
-        sealed = pool.map(_sealed, files, plan.documents, plan.padding)
-        headers = {file.name: header for file, header in zip(files, sealed, strict=True)}
-    lines = [piece.lines for piece in pieces]
-    return Shuffled(headers, lines, sum(plan.documents), plan.placement.oversized, 0)
-
-
-def _sealed(file: TokenBinParts, documents: int, padding: int) -> Header:
-    return file.seal(documents=documents, padding=padding)
-
-
 class _Plan(NamedTuple):
     """Ranges of units by shard, the runs of each range, and what each file will hold."""
 
-    units: np.ndarray  # [shard, range]: where the units of a range begin
+    units: np.ndarray  # [shard, range]: where the units of a range begin, with one more range
     runs: list[list[Run]]
     placement: Placement
     masked: list[int]  # units that have a mask
@@ -183,28 +196,41 @@ class _Plan(NamedTuple):
 
 
 def _plan(tasks: Sequence[Scatter], how: Shuffle) -> _Plan:
-    """Return where everything goes, reading one range of unit records at a time."""
+    """Return where everything goes; the units are looked at where a file ends among them."""
     folders = [task.target for task in tasks]
-    borders = bucket_borders(_bits(folders, how.bucket_bytes))
-    units = np.array([bucket_units(folder, borders) for folder in folders])
-    placement, runs = Placement(how.max_tokens_per_file), []
-    plan = _Plan(units, runs, placement, [0], [0], [0])
-    for number in range(len(borders)):
-        records = sorted_units(folders, units[:, number], units[:, number + 1])
-        placed = placement.place(records["tokens"], records["entries"])
-        runs.append(placed)
-        for run in placed:
-            _count(plan, run, records[run.first : run.after])
+    units, totals = _ranges(folders, _bits(folders, how.bucket_bytes))
+    placement = Placement(how.max_tokens_per_file)
+    plan = _Plan(units, [], placement, [0], [0], [0])
+    counts = np.diff(units, axis=1).sum(axis=0).tolist()
+    for number, (count, total) in enumerate(zip(counts, totals, strict=True)):
+        if not count:
+            plan.runs.append([])
+        elif run := placement.place_all(count, Filled(int(total["token"]), int(total["entry"]))):
+            plan.runs.append([run])
+            _count(plan, run, {name: total[name] for name in COUNTED})
+        else:
+            found = sorted_units(folders, units[:, number], units[:, number + 1])
+            plan.runs.append(placement.place(found["token"], found["entry"]))
+            for run in plan.runs[-1]:
+                part = slice(run.first, run.after)
+                _count(plan, run, {name: values[part].sum() for name, values in found.items()})
     return plan
 
 
-def _count(plan: _Plan, run: Run, records: np.ndarray) -> None:
-    """Add what a run puts into a file."""
-    for totals in (plan.masked, plan.documents, plan.padding):
-        totals += [0] * (run.file + 1 - len(totals))
-    plan.masked[run.file] += int(records["masked"].sum())
-    plan.documents[run.file] += int(records["begun"].sum())
-    plan.padding[run.file] += int(records["padding"].sum())
+def _ranges(folders: Sequence[Path], bits: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return where ranges of keys with the same first bits begin in each shard, and what they have."""
+    borders = np.arange(1 << bits, dtype=np.uint64)
+    borders = borders << np.uint64(64 - bits) if bits else borders
+    begins = []
+    totals: np.ndarray = np.zeros(len(borders), UNIT)
+    for folder in folders:
+        count = (folder / UNITS).stat().st_size // UNIT.itemsize - 1
+        records = mapped(folder / UNITS, UNIT, 0, count + 1)
+        begin = np.append(np.searchsorted(records["key"][:-1], borders), count)
+        for name in COUNTED:
+            totals[name] += np.diff(records[name][begin])
+        begins.append(begin)
+    return np.array(begins), totals
 
 
 def _bits(folders: Sequence[Path], bucket_bytes: int) -> int:
@@ -213,36 +239,47 @@ def _bits(folders: Sequence[Path], bucket_bytes: int) -> int:
     return min(MAX_BITS, (max(total - 1, 0) // bucket_bytes).bit_length())
 
 
-def _pieces(
-    lines: Path, tasks: Sequence[Scatter], plan: _Plan, files: Sequence[TokenBinParts]
-) -> Iterator[Gather]:
-    shutil.rmtree(lines, ignore_errors=True)
-    lines.mkdir()
+def _count(plan: _Plan, run: Run, totals: dict[str, np.integer]) -> None:
+    """Add what a run puts into a file."""
+    for of_file, name in ((plan.masked, "masked"), (plan.documents, "begun"), (plan.padding, "padding")):  # fmt: skip
+        of_file += [0] * (run.file + 1 - len(of_file))
+        of_file[run.file] += int(totals[name])
+
+
+def _files(
+    folder: Path, name: str, policy: Policy, row_tokens: int | None, plan: _Plan
+) -> list[TokenBinParts]:
+    """Create the files in their full size."""
+    files = [
+        TokenBinParts(
+            folder=folder,
+            name=f"{name}-{number:05d}",
+            policy=policy,
+            tokens=filled.tokens,
+            entries=filled.entries,
+            masked=masked > 0,
+            row_tokens=row_tokens,
+        )
+        for number, (filled, masked) in enumerate(
+            zip(plan.placement.files, plan.masked, strict=True)
+        )
+    ]
+    for file in files:
+        file.create()
+    return files
+
+
+def _gathers(tasks: Sequence[Scatter], plan: _Plan, files: Sequence[TokenBinParts]) -> list[Gather]:
+    """Return what the second pass has to do, range by range."""
     shards, folders = [task.shard for task in tasks], [task.target for task in tasks]
-    for number, runs in enumerate(plan.runs):
-        yield Gather(
+    return [
+        Gather(
             shards=shards,
             folders=folders,
             first=plan.units[:, number],
             after=plan.units[:, number + 1],
             files=files,
             runs=runs,
-            lines=lines / f"{number:06d}",
         )
-
-
-def write_lines(path: Path, parts: Sequence[Path]) -> int:
-    """Write the lines of all files into one table; return how many there are.
-
-    Row groups are of one size, wherever the parts were cut.
-    """
-    with TableWriter(path, RELEASE_DOCUMENTS, dictionary=["file", "shard"]) as writer:
-        held = list[pa.Table]()
-        for part in parts:
-            held.append(pl.read_ipc(part).to_arrow().cast(RELEASE_DOCUMENTS))
-            while sum(t.num_rows for t in held) >= GROUP_ROWS:
-                whole = pa.concat_tables(held)
-                writer.write(whole.slice(0, GROUP_ROWS).combine_chunks())
-                held = [whole.slice(GROUP_ROWS)]
-        writer.write(pa.concat_tables(held).combine_chunks())
-        return writer.close()
+        for number, runs in enumerate(plan.runs)
+    ]

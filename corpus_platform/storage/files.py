@@ -17,6 +17,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 __all__ = [
+    "boot_id",
     "canonical_json",
     "copy_hashed",
     "file_sha256",
@@ -30,6 +31,7 @@ __all__ = [
 ]
 
 BLOCK = 1 << 20
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 DEAD_AFTER = 3600.0  # seconds in which no writer of a small file is still at it
 
 
@@ -80,6 +82,17 @@ def flush_file(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def boot_id() -> str:
+    """Return a name of this start of the machine: a file written since needs no flush to be whole.
+
+    Where the system has none (it is Linux's) each call returns another.
+    """
+    try:
+        return _BOOT_ID.read_text(encoding="ascii").strip()
+    except OSError:
+        return uuid.uuid4().hex
 
 
 def flush_folder(path: Path) -> None:

@@ -41,13 +41,14 @@ publish_release(open_project(load_settings(Path(sys.argv[1]))))
 """
 STEPS = [
     ("stages.shuffle_scatter", "_lines", 1),
-    ("stages.shuffle_scatter", "_write_tokens", 2),
+    ("stages.shuffle_scatter", "_write_units", 2),
     ("stages.shuffle_scatter", "ranges", 3),
-    ("stages.shuffling", "sorted_units", 2),
-    ("stages.shuffle_gather", "_read", 4),
+    ("stages.shuffling", "_ranges", 1),
+    ("stages.shuffle_gather", "_slices", 4),
     ("formats.token_bin_parts", "write_slices", 9),
-    ("formats.token_bin_parts", "_hashed", 3),
     ("stages.shuffling", "TableWriter", 1),
+    ("stages.shuffle_gather", "_placed", 6),
+    ("formats.token_bin_parts", "Header", 2),
     ("stages.shuffled_bins", "canonical_json", 1),
     ("stages.release_audit", "_compare", 1),
     ("storage.artifacts", "_write_manifest", 1),
@@ -100,9 +101,7 @@ def test_neither_workers_nor_ranges_change_a_release(
     bucket_bytes: int,
     finished: Path,
     usual: dict[str, str],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("corpus_platform.stages.shuffling.SHARE_TOKENS", 1)
     config = _config(finished, f", bucket_bytes: {bucket_bytes}")
     config.write_text(config.read_text().replace("workers: 1,", f"workers: {workers},"))
     assert _release(config) == usual

@@ -12,6 +12,7 @@ import pytest
 from corpus_platform.document import RELEASE_DOCUMENTS
 from corpus_platform.errors import StorageError
 from corpus_platform.settings_file import load_settings
+from corpus_platform.stages import shuffled_bins, shuffling
 from corpus_platform.stages.chain import open_project
 from corpus_platform.stages.collecting import look
 from corpus_platform.stages.project import Project
@@ -145,6 +146,35 @@ def test_what_another_corpus_has_in_the_same_scratch_folder_stays(
     assert publish_release(project).made is True
     assert [item.path for item in look(project, ["scratch"]).items] == []
     assert [*(tmp_path / "scratch").rglob("*")] == [other, other / "0123456789abcdef"]
+
+
+def test_what_lies_between_the_passes_counts_until_the_machine_starts_anew(
+    finished: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finished.write_text(f"{finished.read_text()}shuffle: {{seed: 1}}\n")
+    project = open_project(load_settings(finished))
+
+    def stopped(_: object) -> None:
+        raise KeyboardInterrupt
+
+    real = shuffling.gather
+    monkeypatch.setattr(shuffled_bins, "boot_id", lambda: "first")
+    monkeypatch.setattr(shuffling, "gather", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        publish_release(project)
+    (left,) = shuffle_scratch(project).iterdir()
+    scattered = {p: p.stat().st_mtime_ns for p in left.rglob("tokens")}
+    assert len(scattered) == len(SHARDS)  # of the train split
+    with pytest.raises(KeyboardInterrupt):
+        publish_release(project)
+    assert {p: p.stat().st_mtime_ns for p in left.rglob("tokens")} == scattered
+    for path in scattered:  # as if what was written had never reached the disk
+        path.write_bytes(bytes(path.stat().st_size))
+    monkeypatch.setattr(shuffled_bins, "boot_id", lambda: "second")
+    monkeypatch.setattr(shuffling, "gather", real)
+    report = publish_release(project)
+    assert not [f for f in report.findings if f.blocks]
+    assert not left.exists()
 
 
 def test_a_scratch_folder_that_cannot_be_written_is_named_with_its_setting(finished: Path) -> None:

@@ -1,4 +1,4 @@
-"""The two-phase shuffle is one sort by keys, whatever the ranges, processes and crashes."""
+"""The two-phase shuffle is one sort by keys, whatever the ranges, workers and crashes."""
 
 import dataclasses
 import hashlib
@@ -18,17 +18,17 @@ from corpus_platform.formats.token_bin_writer import Policy
 from corpus_platform.formats.token_rows import row
 from corpus_platform.packing.placement import Placement
 from corpus_platform.packing.shuffle import document_keys
-from corpus_platform.stages import shuffle_scatter, shuffling
+from corpus_platform.stages import shuffling
 from corpus_platform.stages.bins_writing import Batch, Packing, write_bins
 from corpus_platform.stages.release_hashes import hashed, hashed_windows
-from corpus_platform.stages.shuffle_scatter import Scatter, scatter
+from corpus_platform.stages.shuffle_scatter import Scatter
 from corpus_platform.stages.shuffle_units import Level
 from corpus_platform.stages.shuffling import (
+    LinesWriter,
     PackedShard,
     Shuffle,
-    scatters,
+    Shuffled,
     shuffle_split,
-    write_lines,
 )
 from corpus_platform.tokenization.documents import EncodedDocuments
 
@@ -100,9 +100,13 @@ def _made(folder: Path) -> Path:
 
 
 def _shuffle(folder: Path, shards: Sequence[PackedShard], how: Shuffle) -> pl.DataFrame:
-    found = shuffle_split(_made(folder), "train", shards, how, lambda _: None)
-    write_lines(folder / "documents.parquet", found.lines)
+    _split(folder, shards, how)
     return pl.read_parquet(folder / "documents.parquet")
+
+
+def _split(folder: Path, shards: Sequence[PackedShard], how: Shuffle) -> Shuffled:
+    with LinesWriter(_made(folder) / "documents.parquet") as lines:
+        return shuffle_split(folder, "train", shards, how, lines=lines, told=lambda _: None)
 
 
 def _hashes(folder: Path) -> dict[str, str]:
@@ -163,14 +167,26 @@ def test_neither_ranges_nor_processes_nor_what_is_there_already_change_a_byte(
     assert _hashes(tmp_path / "one") == _hashes(tmp_path / "many") == _hashes(tmp_path / "again")
 
 
-def test_several_processes_write_the_same_bytes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("workers", [2, 8])
+def test_several_workers_write_the_same_bytes(workers: int, tmp_path: Path) -> None:
     shards = _pack(tmp_path / "packed", _corpus())
     _shuffle(tmp_path / "one", shards, _how(tmp_path / "s1"))
-    monkeypatch.setattr(shuffling, "SHARE_TOKENS", 1)
-    _shuffle(tmp_path / "two", shards, _how(tmp_path / "s2", workers=2, bucket_bytes=500))
-    assert _hashes(tmp_path / "one") == _hashes(tmp_path / "two")
+    _shuffle(tmp_path / "more", shards, _how(tmp_path / "s2", workers=workers, bucket_bytes=50))
+    assert len(_hashes(tmp_path / "one")) > 7
+    assert _hashes(tmp_path / "one") == _hashes(tmp_path / "more")
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_headers_say_what_the_files_hash_to(workers: int, tmp_path: Path) -> None:
+    shards = _pack(tmp_path / "packed", _corpus())
+    made = _split(tmp_path / "out", shards, _how(tmp_path / "s", workers=workers, bucket_bytes=500))
+    hashes = _hashes(tmp_path / "out")
+    assert len(made.headers) > 2
+    for name, header in made.headers.items():
+        for end in ("bin", "index", "loss"):
+            assert getattr(header, end).sha256 == hashes.pop(f"{name}.{end}")
+        assert hashes.pop(f"{name}.json")
+    assert list(hashes) == ["documents.parquet"]
 
 
 def _pieces(folder: Path, listed: pl.DataFrame) -> dict[tuple[str, int], tuple]:
@@ -245,8 +261,7 @@ def test_a_corpus_without_a_document_has_one_empty_file(tmp_path: Path) -> None:
 def test_a_document_longer_than_a_file_gets_its_own_and_is_counted(tmp_path: Path) -> None:
     shards = _pack(tmp_path / "packed", _corpus())
     how = _how(tmp_path / "s", max_tokens_per_file=200)
-    (tmp_path / "out").mkdir()
-    found = shuffle_split(tmp_path / "out", "train", shards, how, lambda _: None)
+    found = _split(tmp_path / "out", shards, how)
     sizes = [header.tokens for header in found.headers.values()]
     assert found.oversized == 2  # one a shard, of 301 tokens
     assert sorted(sizes)[-3:] == [sorted(sizes)[-3], 301, 301]
@@ -293,28 +308,13 @@ def test_sh_06_a_number_of_documents_that_no_block_divides_loses_none(tmp_path: 
     assert set((starts % 10).tolist()) == {0}  # fmt: skip
 
 
-def test_a_folder_of_the_first_pass_gets_its_name_when_all_of_it_is_on_the_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shards, flushed = (
-        _pack(tmp_path, _corpus(), packing=Packing("best_fit", 32, 10), policy=ROWS),
-        [],
-    )
-    monkeypatch.setattr(shuffle_scatter, "flush_file", flushed.append)
-    task = scatters("train", shards, _how(tmp_path / "scratch"))[0]
-    scatter(task)
-    part = task.target.with_name(f"{task.target.name}.part")
-    assert sorted(flushed) == sorted([part, *(part / p.name for p in task.target.iterdir())])
-    assert len(flushed) == 1 + 6
-
-
 def test_a_range_of_a_shard_takes_some_bytes_and_not_some_hundred(tmp_path: Path) -> None:
     units = np.zeros((500, 257), np.int64)
-    scatters_ = [Scatter(f"2026-40/{i}", tmp_path, tmp_path, "train", 1, Level("documents", 0), 0, tmp_path) for i in range(500)]  # fmt: skip
+    scatters_ = [Scatter(f"2026-40/{i}", tmp_path, tmp_path, "train", 1, Level("documents", 0), None, 0, tmp_path) for i in range(500)]  # fmt: skip
     plan = shuffling._Plan(units, [[]] * 256, Placement(1), [], [], [])
     tracemalloc.start()
     try:
-        ranges = list(shuffling._pieces(tmp_path / "lines", scatters_, plan, []))
+        ranges = shuffling._gathers(scatters_, plan, [])
         held = tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()
@@ -351,8 +351,7 @@ def test_a_document_without_a_token_has_no_place_in_a_row_or_a_window(
 def test_the_audit_cuts_documents_without_a_token_as_the_shuffle_does(tmp_path: Path) -> None:
     shards = _with_empty(tmp_path, Packing("concat", None, None), BARE._replace(pad_id=None))
     how = _how(tmp_path / "scratch", "windows", 4)
-    made = shuffle_split(_made(tmp_path / "out"), "train", shards, how, lambda _: None)
-    write_lines(tmp_path / "out" / "documents.parquet", made.lines)
+    made = _split(tmp_path / "out", shards, how)
     number = pl.col("shard").replace_strict(
         {s: i for i, s in enumerate(EMPTY)}, return_dtype=pl.Int32
     )
