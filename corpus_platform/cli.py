@@ -317,7 +317,8 @@ def sample(folder: Path, megabytes: int) -> None:
     """Make a small real corpus of this machine's documentation.
 
     Writes two crawls, of six and two shards, below FOLDER (by default `sample`). Nothing is
-    fetched from a network; on one machine the same bytes are written every time.
+    fetched from a network; the same bytes are written every time, until Python, a package or the
+    system's documentation is upgraded.
     """
     from corpus_platform.stages.sample import make_sample
 

@@ -1,5 +1,6 @@
 """Tests of the clusters: a row per document, twins that are kept, and counts that add up."""
 
+import re
 from pathlib import Path
 
 import polars as pl
@@ -76,6 +77,23 @@ def test_a_kept_document_has_a_split_and_no_twin(project: Project) -> None:
     for column in ("kind", "twin_shard", "twin_row", "twin_id", "similarity"):
         assert kept[column].null_count() == len(kept)
     assert set(kept["split"].unique().to_list()) == {"train", "validation"}
+
+
+def test_comparing_all_pairs_the_slow_way_keeps_the_same_documents(project: Project) -> None:
+    kept: list[set[tuple[str, ...]]] = []
+    found = []
+    for shard in SHARDS:
+        texts = pl.read_parquet(
+            project.present("cleaned_documents", shard).path("documents.parquet")
+        )
+        for text in texts["text"]:
+            words = re.findall(r"\w+", text.lower())
+            shingles = set(zip(*(words[i:] for i in range(5)), strict=False))
+            found.append(all(len(shingles & k) < 0.8 * len(shingles | k) for k in kept))
+            if found[-1]:
+                kept.append(shingles)
+    assert _table(project)["kept"].to_list() == found
+    assert len(kept) == 241
 
 
 def test_edges_are_pairs_at_or_above_the_threshold(project: Project) -> None:
