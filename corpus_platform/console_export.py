@@ -55,6 +55,13 @@ class ExportView:
             f"another export to the same place is at work ({holder}); waiting for it to end",
         )
 
+    def collecting(self, holder: str) -> None:
+        """Say that releases are being removed, or one is pinned."""
+        say(
+            self._console,
+            f"releases are being collected or pinned ({holder}); waiting for that to end",
+        )
+
     def __enter__(self) -> "ExportView":
         self._progress.start()
         return self

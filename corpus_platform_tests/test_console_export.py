@@ -57,9 +57,11 @@ def test_where_there_is_no_terminal_a_line_comes_now_and_then(
         view.progressed("writing b.bin", 5, 10)
         view.progressed("writing c.bin", 6, 10)
         view.waiting("process 7 on host")
+        view.collecting("process 8 on host")
     assert out.getvalue().splitlines() == [
         "  50%, writing b.bin",
         "another export to the same place is at work (process 7 on host); waiting for it to end",
+        "releases are being collected or pinned (process 8 on host); waiting for that to end",
     ]
 
 

@@ -142,7 +142,13 @@ def export(
         )
     with ExportView(console) as view:
         report = export_release(
-            project, release, name, options, progress=view.progressed, waiting=view.waiting
+            project,
+            release,
+            name,
+            options,
+            progress=view.progressed,
+            waiting=view.waiting,
+            collecting=view.collecting,
         )
     for line in export_lines(report):
         say(console, line)

@@ -44,11 +44,14 @@ from corpus_platform.stages.export_target import (
 )
 from corpus_platform.stages.pinned_release import PinnedRelease, find_release
 from corpus_platform.stages.project import Project
+from corpus_platform.stages.release_pins import pins_lease
+from corpus_platform.storage import lease
 
 __all__ = ["UPLOAD_BLOCK_BYTES", "ExportOptions", "ExportReport", "Progress", "export_release"]
 
 UPLOAD_BLOCK_BYTES = 64 << 20
 Progress = Callable[[str, int, int], None]  # what is done now, units done, units in all
+Waiting = Callable[[str], None]  # who is waited for
 
 
 @dataclass(frozen=True)
@@ -136,22 +139,36 @@ def export_release(
     options: ExportOptions | None = None,
     *,
     progress: Progress = lambda what, done, total: None,
-    waiting: Callable[[str], None] | None = None,
+    waiting: Waiting | None = None,
+    collecting: Waiting | None = None,
 ) -> ExportReport:
     """Export a release, given by its id, the beginning of it or `current`, to a format.
 
     What an earlier call has made stays. `waiting` hears of another process that exports to the same
-    place. Raises UsageError for what cannot be, or would lose what is not accepted, Uncleared for a
+    place, `collecting` of one that removes releases or pins one. Raises UsageError for what cannot be, or would lose what is not accepted, Uncleared for a
     release that may not be read, StageFailed for a file that differs when it is read again.
     """
     options = options or ExportOptions()
     options.check(name)
-    found = find_release(project, release)
+    found = _found(project, release, collecting)
     lost = losses(name, found, sorted(options.accept_loss))
     check_accepted(name, lost)
     target = _target(project, found, name, options)
     with held(project.settings.storage_path, target.where, waiting):
+        try:  # what was found may have gone until here; from here on no collection begins
+            found = _found(project, found.id, collecting)
+        except UsageError as error:
+            raise UsageError(
+                f"release {found.id} was removed (corpus gc) just when this export began, and nothing"
+                f" was written: {error}"
+            ) from error
         return _Export(project, found, name, options, target, lost).run(progress)
+
+
+def _found(project: Project, release: str, collecting: Waiting | None) -> PinnedRelease:
+    """Find a release while none is removed: a collection holds the pins until its end."""
+    with lease.hold(pins_lease(project), waiting=collecting):
+        return find_release(project, release)
 
 
 def _target(

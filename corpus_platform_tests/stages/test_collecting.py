@@ -7,7 +7,9 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any  # arguments that are handed on
 
 import numpy as np
 import pytest
@@ -15,9 +17,12 @@ import pytest
 from corpus_platform.errors import Busy, StorageError, UsageError
 from corpus_platform.planner import survey
 from corpus_platform.settings_file import load_settings
+from corpus_platform.stages import exporting
 from corpus_platform.stages.chain import open_project
 from corpus_platform.stages.collecting import KINDS, collect, look
 from corpus_platform.stages.export_target import held
+from corpus_platform.stages.exporting import ExportOptions, export_release
+from corpus_platform.stages.keeping import RELEASES
 from corpus_platform.stages.packed_bins import pack_shard
 from corpus_platform.stages.pinned_release import find_release, pinned
 from corpus_platform.stages.project import Project
@@ -304,6 +309,45 @@ def test_a_draft_that_comes_and_goes_meanwhile_is_no_fault(finished: Path) -> No
     finally:
         over.set()
         writer.join()
+
+
+@pytest.mark.parametrize("when", ["before its lease", "while it waits"])
+def test_an_export_that_begins_while_its_release_is_collected_writes_nothing(
+    when: str, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = (release_in_force(open_project(load_settings(finished))) or {})["id"]
+    project = _another_order(finished)
+    out, told, errors = tmp_path / "out", list[str](), list[UsageError]()
+    real = exporting.held
+
+    def late(*arguments: Any) -> AbstractContextManager[None]:
+        assert f"{RELEASES} {old}" in _gone(project, "releases")
+        return real(*arguments)
+
+    def run() -> None:
+        with pytest.raises(UsageError) as error:
+            export_release(
+                open_project(project.settings), old, "nanogpt", ExportOptions(to=str(out)),
+                collecting=lambda holder: (told.append(holder), waited.set()),
+            )  # fmt: skip
+        errors.append(error.value)
+
+    waited = threading.Event()
+    if when == "before its lease":
+        monkeypatch.setattr(exporting, "held", late)
+        run()
+        assert str(errors[0]).startswith(f"release {old} was removed (corpus gc) just when this export began")  # fmt: skip
+    else:
+        thread = threading.Thread(target=run)
+        collection = collect(project, ["releases"])
+        assert next(collection).name == f"{RELEASES} {old}"  # it goes on to hold its leases
+        thread.start()
+        assert waited.wait(5)
+        assert list(collection) == []
+        thread.join()
+        assert told[0].startswith(f"process {os.getpid()} on ")
+        assert str(errors[0]).startswith(f"no release '{old}': there are ")
+    assert not out.exists()
 
 
 def test_exports_stay(finished: Path) -> None:
