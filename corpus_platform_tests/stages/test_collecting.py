@@ -324,12 +324,14 @@ def test_an_export_that_begins_while_its_release_is_collected_writes_nothing(
         assert f"{RELEASES} {old}" in _gone(project, "releases")
         return real(*arguments)
 
+    def collecting(holder: str) -> None:
+        told.append(holder)
+        waited.set()
+
     def run() -> None:
+        own, options = open_project(project.settings), ExportOptions(to=str(out))
         with pytest.raises(UsageError) as error:
-            export_release(
-                open_project(project.settings), old, "nanogpt", ExportOptions(to=str(out)),
-                collecting=lambda holder: (told.append(holder), waited.set()),
-            )  # fmt: skip
+            export_release(own, old, "nanogpt", options, collecting=collecting)
         errors.append(error.value)
 
     waited = threading.Event()
