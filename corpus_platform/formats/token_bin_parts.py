@@ -7,6 +7,7 @@ while the file grows, and NAME.json is written when all parts are there.
 
 import contextlib
 import hashlib
+import mmap
 import os
 from collections.abc import Generator
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ from corpus_platform.formats.token_bin_writer import Policy
 
 __all__ = ["PartsSeal", "TokenBinParts"]
 
-_BLOCK = 1 << 20
+_BLOCK = 1 << 26
 
 
 @dataclass(frozen=True)
@@ -106,18 +107,26 @@ class PartsSeal:
         self._file = file
         self._hashes = {path: hashlib.sha256() for path in file.sizes()}
         self._reached = dict.fromkeys(self._hashes, 0)
-        self._block = memoryview(bytearray(_BLOCK))
 
     def reach(self, tokens: int, entries: int) -> None:
         """Take in what the first tokens and entries are, which are written."""
         for path, size in self._file.sizes(tokens, entries).items():
-            with _told(path), path.open("rb", buffering=0) as file:
-                file.seek(self._reached[path])
-                while rest := size - self._reached[path]:
-                    if not (count := file.readinto(self._block[:rest])):
-                        raise StorageError(f"{path}: it ends at byte {file.tell()}, not {size}")
-                    self._hashes[path].update(self._block[:count])
-                    self._reached[path] += count
+            with _told(path), path.open("rb") as file:
+                if (found := file.seek(0, os.SEEK_END)) < size:
+                    raise StorageError(f"{path}: it ends at byte {found}, not {size}")
+                while (reached := self._reached[path]) < size:
+                    self._reached[path] = min(reached + _BLOCK, size)
+                    self._take(path, file.fileno(), reached)
+
+    def _take(self, path: Path, descriptor: int, first: int) -> None:
+        """Hash what lies between a byte and the one that is reached now, where it lies.
+
+        In long pieces: with other threads at work each return to Python is a wait.
+        """
+        page = first // mmap.ALLOCATIONGRANULARITY * mmap.ALLOCATIONGRANULARITY
+        size = self._reached[path] - page
+        with mmap.mmap(descriptor, size, access=mmap.ACCESS_READ, offset=page) as mapped:
+            self._hashes[path].update(memoryview(mapped)[first - page :])
 
     def write_header(self, *, documents: int, padding: int) -> Header:
         """Take in the rest, write NAME.json and return what it says."""

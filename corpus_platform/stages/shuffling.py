@@ -131,7 +131,8 @@ def shuffle_split(
     files = _files(folder, name, policy, row_tokens, plan)
     ranges = _gathers(tasks, plan, files)
     with Sealing(files, workers=how.workers) as sealing:
-        for done in map_pieces(gather, ranges, workers=how.workers, threads=True):
+        # A hash takes as long as the writing: one worker has that to do.
+        for done in map_pieces(gather, ranges, workers=max(1, how.workers - 1), threads=True):
             for number, filled in done.reached:
                 sealing.reach(number, filled)
             for table in done.lines:
