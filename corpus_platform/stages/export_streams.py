@@ -4,17 +4,12 @@ Documents come with the control tokens that they have in the release; a mask whe
 place for one and any token of the release does not count.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
-import polars as pl
-import pyarrow as pa
-import pyarrow.parquet as pq
 
-from corpus_platform.errors import StageFailed
 from corpus_platform.formats.datatrove import write_total
 from corpus_platform.formats.export_writer import ExportWriter, WrittenFile
 from corpus_platform.formats.olmo import OlmoWriter
@@ -23,23 +18,23 @@ from corpus_platform.stages.bins_writing import BIN_NAMES, bin_file
 from corpus_platform.stages.export_blocks import Block, Span, blocks, first_difference
 from corpus_platform.stages.export_formats import TOKENIZER_NAME, StreamFormat
 from corpus_platform.stages.export_plan import Part, PlannedFile, Told, plan_files
+from corpus_platform.stages.export_sources import DocumentTable, FileSources
 from corpus_platform.stages.export_target import ExportedFile
 from corpus_platform.stages.pinned_release import PinnedRelease
 
 __all__ = ["stream_parts"]
-
-_SOURCES = {"shard": pl.String, "row": pl.Int64, "id": pl.String, "tokens": pl.Int64}
 
 
 def stream_parts(release: PinnedRelease, kind: StreamFormat, *, single: bool) -> list[Part]:
     """Return the parts of an export of a release; `single` joins a split into one file."""
     mask = kind.holds_mask and any(h.loss is not None for h in release.headers.values())
     files = plan_files(release, kind, single=single)
+    table = DocumentTable(release.documents)
     parts = [
         Part(
             kind.files(planned.path, mask),
             planned.tokens,
-            partial(_write, release, kind, planned, mask),
+            partial(_write, release, table, kind, planned, mask),
             partial(_differs, release, kind, planned),
         )
         for planned in files
@@ -67,6 +62,7 @@ def _total(release: PinnedRelease, split: str, files: Sequence[PlannedFile]) -> 
 
 def _write(
     release: PinnedRelease,
+    table: DocumentTable,
     kind: StreamFormat,
     planned: PlannedFile,
     mask: bool,
@@ -78,7 +74,9 @@ def _write(
     path.parent.mkdir(parents=True, exist_ok=True)
     with kind.writer(path, release, mask) as writer:
         for span in planned.spans:
-            _write_span(release, writer, span, with_mask=mask, told=told)
+            holds = isinstance(writer, OlmoWriter) and release.row_tokens is None
+            sources = FileSources(table, span.name, bin_file(span.name)) if holds else None
+            _write_span(writer, span, sources, with_mask=mask, told=told)
     parent = Path(planned.path).parent
     return [_exported(parent, planned.split, file) for file in writer.written]
 
@@ -89,9 +87,8 @@ def _exported(parent: Path, split: str, file: WrittenFile) -> ExportedFile:
 
 
 def _write_span(
-    release: PinnedRelease, writer: ExportWriter, span: Span, *, with_mask: bool, told: Told
+    writer: ExportWriter, span: Span, sources: FileSources | None, *, with_mask: bool, told: Told
 ) -> None:
-    sources = _Sources(release, span) if _holds_sources(release, writer) else None
     for block in blocks(span):
         loss = _mask(block) if with_mask else None
         if isinstance(writer, OlmoWriter) and sources is not None:
@@ -104,52 +101,6 @@ def _write_span(
 
 def _mask(block: Block) -> np.ndarray:
     return np.ones(len(block.tokens), np.uint8) if block.loss is None else block.loss
-
-
-def _holds_sources(release: PinnedRelease, writer: ExportWriter) -> bool:
-    return isinstance(writer, OlmoWriter) and release.row_tokens is None
-
-
-class _Columns(NamedTuple):
-    ids: list[str]
-    shards: list[str]
-    rows: list[int]
-
-
-class _Sources:
-    """Whose the documents of a span are, in their order, batch by batch."""
-
-    def __init__(self, release: PinnedRelease, span: Span) -> None:
-        self._batches = _lines(release, bin_file(span.name))
-        self._held = pl.DataFrame(schema=_SOURCES)
-        self._name = span.name
-
-    def take(self, lengths: np.ndarray) -> _Columns:
-        """Return those of the next documents, which have so many tokens."""
-        count = len(lengths)
-        while len(self._held) < count:
-            batch = next(self._batches, None)
-            if batch is None:
-                raise StageFailed(
-                    f"{self._name}: has more documents than its table lists; run `corpus verify`"
-                )
-            self._held = pl.concat([self._held, batch])
-        taken, self._held = self._held.head(count), self._held.slice(count)
-        if not np.array_equal(taken["tokens"].to_numpy(), lengths):
-            raise StageFailed(
-                f"{self._name}: documents are not as its table lists them; run `corpus verify`"
-            )
-        return _Columns(*(taken[name].to_list() for name in ("id", "shard", "row")))
-
-
-def _lines(release: PinnedRelease, file: str) -> Iterator[pl.DataFrame]:
-    """Yield the lines of a token file in the order of the table, which is that of the tokens."""
-    columns = ["file", *_SOURCES]
-    with pq.ParquetFile(release.documents) as table:
-        for batch in table.iter_batches(1 << 16, columns=columns):
-            frame = pl.DataFrame(pa.table(batch))
-            of_file = frame.filter(pl.col("file").cast(pl.String) == file)
-            yield of_file.select(pl.col(name).cast(kind) for name, kind in _SOURCES.items())
 
 
 def _differs(

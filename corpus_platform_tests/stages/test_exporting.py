@@ -297,7 +297,7 @@ def test_a_file_that_reads_back_otherwise_is_an_error_and_gets_no_name(
 
     def faulty(*arguments: object) -> object:
         files = real(*arguments)  # ty: ignore[invalid-argument-type]
-        path = Path(str(arguments[4])) / files[0].path
+        path = Path(str(arguments[5])) / files[0].path
         data = bytearray(path.read_bytes())
         data[2] ^= 1
         path.write_bytes(data)
