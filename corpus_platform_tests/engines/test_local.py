@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -75,6 +76,36 @@ def test_two_workers_are_two_other_processes() -> None:
 @pytest.mark.parametrize(("pieces", "workers"), [(range(3), 1), (range(1), 8)])
 def test_one_worker_or_one_piece_stays_in_this_process(pieces: range, workers: int) -> None:
     assert set(map_pieces(_process, pieces, workers=workers)) == {os.getpid()}
+
+
+def _thread(_: int) -> tuple[int, int]:
+    time.sleep(0.02)
+    return os.getpid(), threading.get_ident()
+
+
+def test_threads_are_of_this_process_and_keep_the_order() -> None:
+    seen = set(map_pieces(_thread, range(12), workers=3, threads=True))
+    assert {pid for pid, _ in seen} == {os.getpid()}
+    assert len(seen) == 3
+    squares = list(map_pieces(_square_slowly_at_first, range(60), workers=2, threads=True))
+    assert squares == [i * i for i in range(60)]
+
+
+def test_an_error_in_a_thread_comes_out_as_it_was_raised() -> None:
+    results = map_pieces(_fail_on_two, range(20), workers=2, threads=True)
+    assert [next(results), next(results)] == [0, 1]
+    with pytest.raises(DamagedShard):
+        next(results)
+
+
+def test_work_goes_no_further_ahead_than_its_results_are_taken() -> None:
+    begun = []
+    results = map_pieces(begun.append, range(500), workers=2, threads=True)
+    next(results)
+    time.sleep(0.2)
+    assert 2 <= len(begun) <= 2 * 8
+    assert list(results) == [None] * 499
+    assert sorted(begun) == list(range(500))
 
 
 @pytest.mark.parametrize("workers", [1, 2])
