@@ -88,13 +88,20 @@ def export_lines(report: ExportReport) -> Iterator[str]:
         yield f"{what}: {report.written:,} files written and read again{before}"
     else:
         yield f"{what}: all of its {there:,} files were there before"
-    tokens = f"{report.tokens:,} tokens, " if report.tokens else ""
-    yield f"{tokens}{report.documents:,} documents, {decimal(report.bytes)}"
+    yield f"{_counted(report)}, {decimal(report.bytes)}"
     for loss in report.lost:
         word = "lost, as accepted" if loss.accepted else "not held"
         yield f"{word}: {loss.kind}: {loss.what}"
     for note in report.notes:
         yield f"note: {note}"
+
+
+def _counted(report: ExportReport) -> str:
+    documents, tokens, padding, rows = report.counts
+    if rows:
+        places = f"{tokens:,} tokens and {padding:,} of padding in {rows:,} rows of {report.row_tokens:,}"  # fmt: skip
+        return f"{places}; {documents:,} documents"
+    return f"{tokens:,} tokens, {documents:,} documents" if tokens else f"{documents:,} documents"
 
 
 def validation_lines(count: int, faults: Sequence[str]) -> Iterator[str]:

@@ -7,6 +7,7 @@ from rich.filesize import decimal
 
 from corpus_platform.console import printable
 from corpus_platform.errors import place
+from corpus_platform.stages.export_formats import entry_word
 from corpus_platform.stages.export_json import Finished
 from corpus_platform.stages.token_inspection import Comparison, TokenInspection
 from corpus_platform.storage.manifest import Manifest
@@ -80,8 +81,10 @@ def exported_lines(found: Finished) -> Iterator[str]:
     said = found.identity
     options = ", ".join(f"{name} {value}" for name, value in _options(said["options"]))
     yield f"export: {said['format']} of the release with content {said['release']}; {options}"
+    word = entry_word(str(said["format"]), found.row_tokens)
     for file in found.files.values():
-        yield f"file: {file.path}: {decimal(file.bytes)}, {file.documents:,} documents"
+        holds = f", {file.documents:,} {word}" if file.documents else ""
+        yield f"file: {file.path}: {decimal(file.bytes)}{holds}"
 
 
 def _options(options: object) -> list[tuple[str, object]]:

@@ -1,5 +1,6 @@
 """Tests of what `corpus export` prints."""
 
+import dataclasses
 import io
 
 import pytest
@@ -10,6 +11,7 @@ from corpus_platform.console_export import ExportView, export_lines, validation_
 from corpus_platform.stages.export_formats import Lost
 from corpus_platform.stages.export_target import ExportedFile
 from corpus_platform.stages.exporting import ExportReport
+from corpus_platform.stages.pinned_release import Counts
 
 FILES = (
     ExportedFile("tokenizer.json", 1000, "a"),
@@ -20,7 +22,10 @@ FILES = (
 def _report(written: int, *, was_finished: bool = False) -> ExportReport:
     lost = (Lost("padding", "5 tokens of it", True), Lost("header", "in export.json"))
     notes = ("read it so",)
-    return ExportReport("7e19", "nanogpt", "/out", FILES, written, lost, notes, was_finished)
+    return ExportReport(
+        "7e19", "nanogpt", "/out", FILES, written, lost, notes, Counts(30, 2000, 0, 0), None,
+        was_finished,
+    )  # fmt: skip
 
 
 def test_the_lines_say_what_was_made_lost_and_is_to_be_known() -> None:
@@ -35,6 +40,15 @@ def test_the_lines_say_what_was_made_lost_and_is_to_be_known() -> None:
     assert finished == "nothing to do: release 7e19 as nanogpt in /out is finished"
     gone_on = next(export_lines(_report(0)))
     assert gone_on == "release 7e19 as nanogpt in /out: all of its 2 files were there before"
+
+
+def test_of_rows_the_lines_count_tokens_padding_rows_and_documents() -> None:
+    rows = dataclasses.replace(_report(1), counts=Counts(241, 210_637, 1843, 830), row_tokens=256)
+    assert list(export_lines(rows))[1] == (
+        "210,637 tokens and 1,843 of padding in 830 rows of 256; 241 documents, 5.0 kB"
+    )
+    texts = dataclasses.replace(_report(1), counts=Counts(241, 0, 0, 0), row_tokens=256)
+    assert list(export_lines(texts))[1] == "241 documents, 5.0 kB"
 
 
 def test_faults_come_before_their_sum() -> None:

@@ -76,6 +76,8 @@ def test_an_artifact_is_said_by_its_manifest() -> None:
 def test_an_export_is_said_by_its_export_json() -> None:
     identity = {"format": "olmo", "release": "7e19", "options": {"single_file": False}}
     file = ExportedFile("train/a.npy", 2000, "x", "train", 1000, 3)
+    rows = list(exported_lines(Finished(identity, {file.path: file}, "uint16", 9, 0, 4)))
+    assert rows[1] == "file: train/a.npy: 2.0 kB, 3 pieces"
     assert list(exported_lines(Finished(identity, {file.path: file}, "uint16", 9, 0))) == [
         "export: olmo of the release with content 7e19; single_file False",
         "file: train/a.npy: 2.0 kB, 3 documents",

@@ -32,6 +32,7 @@ __all__ = [
     "StreamFormat",
     "check_accepted",
     "dtype_of",
+    "entry_word",
     "losses",
     "notes",
 ]
@@ -167,6 +168,13 @@ def dtype_of(name: FormatName, vocab_size: int) -> np.dtype | None:
     if name == "parquet":
         return None
     return id_dtype(vocab_size) if name == "hdf5" else STREAMS[name].dtype(vocab_size)
+
+
+def entry_word(name: str, row_tokens: int | None) -> str:
+    """Return what the documents of a format are, in files of rows of so many tokens or without."""
+    if row_tokens is None or name == "parquet":
+        return "documents"
+    return "pieces" if name in _PIECES else "rows"
 
 
 def losses(name: FormatName, release: PinnedRelease, accepted: Sequence[str]) -> list[Lost]:

@@ -22,13 +22,17 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class Finished:
-    """What export.json says: what was exported and how (`identity`), the files by path, the ids."""
+    """What export.json says: what was exported and how (`identity`), the files by path, the ids.
+
+    `row_tokens` is the length of its rows, None where it is documents back to back.
+    """
 
     identity: Mapping[str, object]
     files: dict[str, ExportedFile]
     dtype: str | None
     vocab_size: int
     eos_id: int | None
+    row_tokens: int | None = None
 
 
 def export_json(
@@ -41,6 +45,8 @@ def export_json(
     """Return the bytes of export.json."""
     policy = release.policy
     dtype = dtype_of(name, policy.vocab_size)
+    counts = {split: release.counts(split) for split in BIN_NAMES}
+    of_rows = dtype is not None and release.row_tokens is not None
     whole = {
         "version": VERSION,
         "format": name,
@@ -49,8 +55,10 @@ def export_json(
         "excluded": release.excluded,
         "options": options,
         "files": [file.to_json() for file in files],
-        "tokens": _sums(files, "tokens"),
-        "documents": _sums(files, "documents"),
+        "tokens": {s: sum(f.tokens for f in files if f.split == s) for s in BIN_NAMES},
+        "padding": {s: c.padding for s, c in counts.items()} if of_rows else None,
+        "rows": {s: c.rows for s, c in counts.items()} if of_rows else None,
+        "documents": {s: c.documents for s, c in counts.items()},
         "dtype": None if dtype is None else dtype.name,
         "row_tokens": release.row_tokens,
         "vocab_size": policy.vocab_size,
@@ -62,10 +70,6 @@ def export_json(
         "notes": notes(name, release),
     }
     return (json.dumps(whole, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
-
-
-def _sums(files: Sequence[ExportedFile], what: str) -> dict[str, int]:
-    return {s: sum(getattr(f, what) for f in files if f.split == s) for s in BIN_NAMES}
 
 
 def read_export(data: bytes, where: str) -> Finished:
@@ -84,7 +88,10 @@ def read_export(data: bytes, where: str) -> Finished:
         }
         ids = said["dtype"], said["vocab_size"], said["eos_id"]
         _check_ids(*ids)
-        return Finished(identity, {file.path: file for file in files}, *ids)
+        rows = said.get("row_tokens")
+        if rows is not None and (type(rows) is not int or rows < 1):
+            raise ValueError(f"row_tokens {rows!r}")
+        return Finished(identity, {file.path: file for file in files}, *ids, rows)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise StorageError(
             f"{where}: does not say what was exported: {error!r}; delete the folder to export there again"

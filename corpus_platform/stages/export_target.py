@@ -49,6 +49,7 @@ _HASHES = Path("catalog", "exports")
 class ExportedFile:
     """One file of an export; `tokens` and `documents` are those of the file that has the tokens.
 
+    In files of rows these are places, padding counted in, and what the format has for documents.
     `shard` is the source shard that it was made of, where it is one; `content_sha256` the hash of
     its tokens alone, where the format has one.
     """

@@ -13,6 +13,7 @@ from typing import Any, Literal  # Any: clients of boto3 have no type
 
 from corpus_platform.errors import StageFailed, StorageError, UsageError
 from corpus_platform.formats.shards_json import NAME as INDEX_NAME
+from corpus_platform.stages.bins_writing import BIN_NAMES
 from corpus_platform.stages.export_formats import (
     FORMATS,
     STREAMS,
@@ -42,7 +43,7 @@ from corpus_platform.stages.export_target import (
     export_hashes,
     held,
 )
-from corpus_platform.stages.pinned_release import PinnedRelease, find_release
+from corpus_platform.stages.pinned_release import Counts, PinnedRelease, find_release
 from corpus_platform.stages.project import Project
 from corpus_platform.stages.release_pins import pins_lease
 from corpus_platform.storage import lease
@@ -102,6 +103,7 @@ class ExportOptions:
 class ExportReport:
     """What an export came to: `written` of its `files` were made now.
 
+    `counts` are those of the release, with its rows of `row_tokens`, and of texts without tokens.
     `was_finished` says that this very export was there, whole, and nothing was done; `damaged` what
     was wrong with files that had been made before, and were made again.
     """
@@ -113,18 +115,10 @@ class ExportReport:
     written: int
     lost: tuple[Lost, ...]
     notes: tuple[str, ...]
+    counts: Counts
+    row_tokens: int | None
     was_finished: bool
     damaged: tuple[str, ...] = ()
-
-    @property
-    def tokens(self) -> int:
-        """The tokens of all files."""
-        return sum(file.tokens for file in self.files)
-
-    @property
-    def documents(self) -> int:
-        """The documents of all files; rows in those that hold rows as documents."""
-        return sum(file.documents for file in self.files)
 
     @property
     def bytes(self) -> int:
@@ -411,6 +405,11 @@ class _Export:
                 self._written += 1
         return found
 
+    def _counts(self) -> Counts:
+        splits = [self._release.counts(split) for split in BIN_NAMES]
+        found = Counts(*(sum(column) for column in zip(*splits, strict=True)))
+        return Counts(found.documents, 0, 0, 0) if self._name == "parquet" else found
+
     def _report(self, files: Sequence[ExportedFile], *, was_finished: bool) -> ExportReport:
         return ExportReport(
             self._release.id,
@@ -420,6 +419,8 @@ class _Export:
             self._written,
             self._lost,
             tuple(notes(self._name, self._release)),
+            self._counts(),
+            self._release.row_tokens,
             was_finished,
             tuple(self._damaged),
         )

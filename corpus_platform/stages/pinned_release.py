@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -24,10 +25,19 @@ from corpus_platform.stages.tokenizer import TOKENIZER_FILE
 from corpus_platform.storage.artifacts import Artifact
 from corpus_platform.storage.manifest import Manifest
 
-__all__ = ["PinnedRelease", "find_release", "pinned"]
+__all__ = ["Counts", "PinnedRelease", "find_release", "pinned"]
 
 ASSET = "shuffled_bins"
 BLOCK = 1 << 22  # tokens or entries that are looked at together
+
+
+class Counts(NamedTuple):
+    """What token files hold; `tokens` are those of documents, so without `padding`."""
+
+    documents: int
+    tokens: int
+    padding: int
+    rows: int  # 0 where it is documents back to back
 
 
 @dataclass(frozen=True)
@@ -83,11 +93,24 @@ class PinnedRelease:
         """The tokens that are none."""
         return sum(header.padding for header in self.headers.values())
 
+    def counts(self, split: str) -> Counts:
+        """Return what is in a split, whatever a format counts as documents."""
+        headers = [self.headers[base] for base in self._bases(split)]
+        padding = sum(header.padding for header in headers)
+        return Counts(
+            sum(header.documents for header in headers),
+            sum(header.tokens for header in headers) - padding,
+            padding,
+            sum(header.rows for header in headers),
+        )
+
+    def _bases(self, split: str) -> list[str]:
+        return [base for base in self.headers if base.rsplit("-", 1)[0] == BIN_NAMES[split]]
+
     def bins(self, split: str) -> Iterator[tuple[str, TokenBin]]:
         """Yield base name and token file of a split, in the order of the release."""
-        for base in self.headers:
-            if base.rsplit("-", 1)[0] == BIN_NAMES[split]:
-                yield base, open_token_bin(self.artifact.folder, base)
+        for base in self._bases(split):
+            yield base, open_token_bin(self.artifact.folder, base)
 
     @cached_property
     def has_mask(self) -> bool:

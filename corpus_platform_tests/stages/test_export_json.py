@@ -39,6 +39,8 @@ def test_what_an_export_says_is_taken() -> None:
         ({"vocab_size": "many"}, "vocab_size 'many'"),
         ({"eos_id": 100}, "eos_id 100, the vocabulary has 100 ids"),
         ({"eos_id": True}, "eos_id True"),
+        ({"row_tokens": 0}, "row_tokens 0"),
+        ({"row_tokens": "many"}, "row_tokens 'many'"),
         ({"files": [{**FILE, "documents": None}]}, "documents=None"),
         ({"files": [{**FILE, "bytes": "4"}]}, "bytes='4'"),
         ({"files": [{**FILE, "path": "../train.bin"}]}, "leads out of the folder"),

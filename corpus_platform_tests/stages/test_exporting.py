@@ -91,7 +91,7 @@ def test_a_plain_reader_finds_the_documents_of_the_release_in_their_order(
     for split in ("train", "val"):
         documents = READERS[name][1](tmp_path / "out", split)
         assert documents == plain_readers.native(release / f"{split}-00000")
-    assert report.documents == 241
+    assert report.counts.documents == 241
 
 
 def test_hdf5_holds_the_packed_documents_of_each_shard(project: Project, tmp_path: Path) -> None:
@@ -182,6 +182,7 @@ def test_export_json_says_all(small: Project, tmp_path: Path) -> None:
     assert said["release"]["id"] == _id(small)
     assert (said["tokens"], said["documents"]) == ({"train": 9, "validation": 5}, {"train": 3, "validation": 2})  # fmt: skip
     assert (said["dtype"], said["vocab_size"], said["eos_id"]) == ("uint16", 100, 0)
+    assert (said["padding"], said["rows"]) == (None, None)
     assert [loss["kind"] for loss in said["lost"]] == ["provenance", "header"]
     listed = {file["path"]: file for file in said["files"]}
     assert listed.keys() == _names(tmp_path / "out") - {"export.json"}
@@ -351,6 +352,24 @@ def test_rows_stay_rows(tmp_path: Path) -> None:
         _export(project, "nanogpt", tmp_path / "n")
     report = _export(project, "llmc", tmp_path / "l", accept_loss=accepted)
     assert report.notes == ("samples follow one another: train with T = 4, so that they are rows",)
+
+
+# In ROWS three documents begin in train and one in validation; the only padding are the three 9s.
+@pytest.mark.parametrize("name", ["megatron", "datatrove", "llmc", "olmo"])
+def test_of_rows_documents_tokens_and_padding_are_counted_whatever_the_format_has(
+    name: FormatName, tmp_path: Path
+) -> None:
+    project = empty_project(tmp_path / "p")
+    write_rows(project, ROWS)
+    accepted = frozenset() if name in ("datatrove", "olmo") else frozenset({"padding"})
+    report = _export(project, name, tmp_path / "out", accept_loss=accepted)
+    assert report.counts == (4, 13, 3, 4)
+    assert report.row_tokens == 4
+    said = json.loads((tmp_path / "out" / "export.json").read_bytes())
+    assert said["tokens"] == {"train": 12, "validation": 4}
+    assert said["padding"] == {"train": 1, "validation": 2}
+    assert said["rows"] == {"train": 3, "validation": 1}
+    assert said["documents"] == {"train": 3, "validation": 1}
 
 
 def test_llmc_cuts_at_its_limit_between_documents(
