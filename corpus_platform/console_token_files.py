@@ -46,9 +46,12 @@ def _count_line(found: TokenInspection) -> str:
         line += f"; {found.documents:,} documents by the {found.documents_by}"
     if found.row_tokens is not None:
         rows = found.tokens // found.row_tokens
-        line += " in" if found.documents is None else " begin in"
-        line += f" {rows:,} rows of {found.row_tokens:,}; {found.entries or 0:,} pieces, "
-        line += "with padding" if found.padding is None else f"{found.padding:,} tokens of padding"
+        line += " begin in" if found.documents_by == "index" else " in"
+        line += f" {rows:,} rows of {found.row_tokens:,}"
+        if found.padding is not None:
+            line += f"; {found.entries or 0:,} pieces, {found.padding:,} tokens of padding"
+        elif found.entries not in (None, rows):
+            line += f"; {found.entries:,} pieces, with padding"
     return line
 
 

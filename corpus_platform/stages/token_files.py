@@ -3,6 +3,7 @@
 Told by content where a name says too little: a shard of raw text is none, whatever it is called.
 """
 
+import contextlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -38,17 +39,22 @@ _PACKED = {"gzip", "zstd", "parquet", "warc"}
 
 @dataclass(frozen=True)
 class Subject:
-    """A token file to look at, and what is known of it from beside it; None where nothing is."""
+    """A token file to look at, and what is known of it from beside it; None where nothing is.
+
+    `row_tokens` is the length of its rows where its format does not say so.
+    """
 
     path: Path
     dtype: np.dtype | str | None = None
     vocab_size: int | None = None
     eos_id: int | None = None
     tokenizer: Path | None = None
+    row_tokens: int | None = None
 
     def open(self) -> TokenFile:
         """Open it by its format's own reader; raises StorageError."""
-        return open_tokens(self.path, dtype=self.dtype)
+        file = open_tokens(self.path, dtype=self.dtype)
+        return file if file.row_tokens else replace(file, row_tokens=self.row_tokens)
 
 
 def find_subjects(path: Path, *, dtype: str | None = None) -> list[Subject] | None:
@@ -60,7 +66,21 @@ def find_subjects(path: Path, *, dtype: str | None = None) -> list[Subject] | No
         if (path / MANIFEST_NAME).is_file():
             return list(_of_artifact(path))
         return list(_of_export(path)) if (path / EXPORT_NAME).is_file() else None
-    return [Subject(path, dtype)] if _is_token_file(path) else None
+    if not _is_token_file(path):
+        return None
+    return [Subject(path, dtype, row_tokens=_rows_by_export(path))]
+
+
+def _rows_by_export(path: Path) -> int | None:
+    """Return the length of rows that an export.json says of a file, at most a folder above it."""
+    names = {path.name, f"{path.name}.bin", f"{path.stem}.bin"}  # Megatron's, by prefix or index
+    for folder in (path.parent, path.parent.parent):
+        with contextlib.suppress(StorageError, OSError):
+            said = read_export((folder / EXPORT_NAME).read_bytes(), str(folder))
+            beside = path.parent.relative_to(folder)
+            if any((beside / name).as_posix() in said.files for name in names):
+                return said.row_tokens
+    return None
 
 
 def as_wide(subject: Subject, dtype: str) -> Subject:
@@ -119,7 +139,12 @@ def _of_export(folder: Path) -> Iterator[Subject]:
         if file.tokens:
             dtype = said.dtype if Path(file.path).suffix not in _ALWAYS else None
             yield Subject(
-                folder / file.path, dtype, said.vocab_size, said.eos_id, folder / TOKENIZER_FILE
+                folder / file.path,
+                dtype,
+                said.vocab_size,
+                said.eos_id,
+                folder / TOKENIZER_FILE,
+                said.row_tokens,
             )
 
 

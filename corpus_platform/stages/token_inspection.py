@@ -11,13 +11,14 @@ from pathlib import Path
 
 import numpy as np
 
-from corpus_platform.errors import SettingsError
+from corpus_platform.errors import SettingsError, StorageError
 from corpus_platform.formats.row_faults import row_faults
 from corpus_platform.formats.token_bin import Header, open_token_bin
 from corpus_platform.formats.token_file import TokenFile, faults
 from corpus_platform.stages.export_blocks import BLOCK, Span, first_difference
 from corpus_platform.stages.token_files import Subject, tokenizer_beside
 from corpus_platform.stages.token_headers import header_fields
+from corpus_platform.storage.manifest import MANIFEST_NAME, read_manifest
 from corpus_platform.tokenization.encoder import HuggingFaceEncoder, load_encoder
 
 __all__ = ["Comparison", "TokenInspection", "compare_tokens", "inspect_tokens", "load_tokenizer"]
@@ -270,13 +271,53 @@ def compare_tokens(one: Subject, other: Subject) -> Comparison:
     if "olmo" in (file.format, against.format):
         file, against = _without_empty(file), _without_empty(against)
         not_compared.append("empty documents: olmo lists none")
+    if (length := file.row_tokens or against.row_tokens) is not None and not without:
+        of_rows = [f.format for f in (file, against) if _has_rows_alone(f, length)]
+        if len(of_rows) == 1:
+            file, against = _by_rows(file, length), _by_rows(against, length)
+            not_compared.append(
+                f"pieces: {of_rows[0]} has each row of {length} tokens for a document"
+            )
     difference = first_difference(
         file,
         [Span.whole(against)],
         documents=against.ends is not None,
         masks=not unknown,
     )
+    if difference is not None and (why := _other_order(file, against)) is not None:
+        difference = f"{difference}; {why}"
     return Comparison(difference, not_compared)
+
+
+def _has_rows_alone(file: TokenFile, length: int) -> bool:
+    """Tell whether the documents of a file are its rows, so that nothing says where pieces end."""
+    assert file.ends is not None
+    rows = np.arange(1, len(file.tokens) // length + 1, dtype=np.int64) * length
+    return np.array_equal(np.asarray(file.ends).astype(np.int64), rows)
+
+
+def _by_rows(file: TokenFile, length: int) -> TokenFile:
+    """Return a file of which only those ends are left that are ends of rows."""
+    assert file.ends is not None
+    ends = np.asarray(file.ends).astype(np.int64)
+    return dataclasses.replace(file, ends=np.unique(ends[ends % length == 0]))
+
+
+def _other_order(one: TokenFile, other: TokenFile) -> str | None:
+    """Say why an HDF5 file differs from one that is not of the same source shard's pack."""
+    if (one.format == "hdf5") == (other.format == "hdf5"):
+        return None
+    beside = other if one.format == "hdf5" else one
+    try:
+        made_by = read_manifest(beside.path.parent / MANIFEST_NAME).asset
+    except (StorageError, OSError):
+        made_by = ""
+    if made_by == "packed_bins":
+        return None
+    return (
+        "an .h5 file holds one source shard in its own order, and releases and other exports are"
+        " shuffled: compare it with the train.json or val.json of the shard's packed_bins"
+    )
 
 
 def _without_empty(file: TokenFile) -> TokenFile:

@@ -14,8 +14,12 @@ from corpus_platform.formats.olmo import OlmoWriter
 from corpus_platform.settings_file import load_settings
 from corpus_platform.stages import token_inspection
 from corpus_platform.stages.chain import open_project
-from corpus_platform.stages.token_files import Subject
+from corpus_platform.stages.export_formats import FormatName
+from corpus_platform.stages.exporting import ExportOptions, export_release
+from corpus_platform.stages.project import Project
+from corpus_platform.stages.token_files import Subject, find_subjects
 from corpus_platform.stages.token_inspection import (
+    Comparison,
     TokenInspection,
     compare_tokens,
     inspect_tokens,
@@ -230,3 +234,84 @@ def test_empty_documents_are_left_out_of_a_comparison_with_olmo(tmp_path: Path) 
     olmo = Subject(tmp_path / "o.npy")
     assert compare_tokens(native, olmo).difference is None
     assert compare_tokens(olmo, native).difference is None
+
+
+ROWS = [
+    [(0, 0, [5, 6, 7, 0])],
+    [(1, 0, [5, 0]), (2, 0, [6, 0])],
+    [(3, 0, [7, 8, 0]), (-1, 0, [9])],
+]
+OF_ROWS = ["masks: megatron has no place for one", "pieces: megatron has each row of 4 tokens for a document"]  # fmt: skip
+
+
+def _rows(folder: Path) -> Project:
+    project = empty_project(folder)
+    write_rows(project, {"train-00000": ROWS})
+    return project
+
+
+def _exported(project: Project, name: FormatName, to: Path) -> Path:
+    (artifact,) = project.store.generations("shuffled_bins", None)
+    options = ExportOptions(to=str(to), accept_loss=frozenset({"padding"}))
+    export_release(project, artifact.folder.name, name, options)
+    return artifact.path("train-00000.json")
+
+
+def _one(path: Path) -> Subject:
+    (subject,) = find_subjects(path) or []
+    return subject
+
+
+@pytest.mark.parametrize("end", ["", ".bin", ".idx"])
+def test_rows_of_megatron_are_compared_by_tokens_and_rows(end: str, tmp_path: Path) -> None:
+    native = _one(_exported(_rows(tmp_path / "p"), "megatron", tmp_path / "m"))
+    megatron = _one(tmp_path / "m" / f"train-00000{end}")
+    assert megatron.row_tokens == 4
+    for pair in ((megatron, native), (native, megatron)):
+        assert compare_tokens(*pair) == Comparison(None, OF_ROWS)
+    tokens = np.fromfile(tmp_path / "m" / "train-00000.bin", "<u2")
+    tokens[5] = 1
+    tokens.tofile(tmp_path / "m" / "train-00000.bin")
+    found = compare_tokens(megatron, native)
+    assert found.difference == f"document 1 of {tmp_path}/p/data/releases/{native.path.parent.name}/train-00000.json, token 1 of it (token 5 here): 1 here and 0 there"  # fmt: skip
+
+
+def test_rows_of_two_formats_that_do_not_say_so_are_rows_by_their_export_json(
+    tmp_path: Path,
+) -> None:
+    project = _rows(tmp_path / "p")
+    for name in ("megatron", "datatrove"):
+        _exported(project, name, tmp_path / name)
+    pieces = _one(tmp_path / "datatrove" / "train" / "000_train.ds")
+    rows = _one(tmp_path / "megatron" / "train-00000.bin")
+    assert compare_tokens(pieces, rows) == Comparison(None, OF_ROWS)
+    seen = [inspect_tokens(one) for one in (pieces, rows)]
+    assert [(one.entries, one.documents, one.row_tokens) for one in seen] == [(5, None, 4), (3, None, 4)]  # fmt: skip
+
+
+def test_documents_as_long_as_rows_are_no_rows_where_another_file_has_them_elsewhere(
+    tmp_path: Path,
+) -> None:
+    """A piece that reaches over the end of a row is a difference, though all tokens are the same."""
+    native = _one(_exported(_rows(tmp_path / "p"), "llmc", tmp_path / "l"))
+    flat = [i for row in ROWS for _, _, ids in row for i in ids]
+    with DatatroveWriter(tmp_path / "d.ds", vocab_size=100, tokenizer="t") as writer:
+        writer.append(np.array(flat, np.uint16), np.array([4, 9, 12]))
+    with MegatronWriter(tmp_path / "m", vocab_size=100) as writer:
+        writer.append(np.array(flat, np.uint16), np.array([4, 8, 12]))
+    assert compare_tokens(Subject(tmp_path / "m"), native).difference is None
+    pieces = Subject(tmp_path / "d.ds", row_tokens=4)
+    found = compare_tokens(Subject(tmp_path / "m"), pieces).difference
+    assert found == "document 1 ends at token 8 here and at 12 there"
+
+
+def test_why_an_hdf5_file_differs_from_a_release_is_said(finished: Path, tmp_path: Path) -> None:
+    pytest.importorskip("h5py")
+    project = open_project(load_settings(finished))
+    native = _one(_exported(project, "hdf5", tmp_path / "out"))
+    (path,) = (tmp_path / "out" / "train" / "2026-44").glob("*.h5")
+    shard = "2026-44/part-00000.parquet"
+    packed = _one(project.present("packed_bins", shard).path("train.json"))
+    for pair in ((_one(path), native), (native, _one(path))):
+        assert "an .h5 file holds one source shard in its own order" in str(compare_tokens(*pair).difference)  # fmt: skip
+    assert compare_tokens(_one(path), packed) == Comparison(None, [])
