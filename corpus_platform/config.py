@@ -486,7 +486,9 @@ class AlertsSettings(Section):
 class RunSettings(Section):
     """What a command may take of this machine; no product depends on it."""
 
-    workers: int = Field(0, ge=0, description="Processes side by side; 0 means one per core.")
+    workers: int = Field(
+        0, ge=0, description="Processes side by side, threads of a shuffle; 0 means one per core."
+    )
     scratch: Folder | None = Field(
         None,
         description="Folder for what lies between the steps of a shuffle: as large as the tokens of the release; null: in the storage folder. A fast local disk.",
@@ -494,7 +496,7 @@ class RunSettings(Section):
     bucket_bytes: int = Field(
         1 << 27,
         ge=1 << 10,
-        description="Bytes of tokens that a process of a shuffle holds at a time.",
+        description="Bytes of tokens that a worker of a shuffle has before it at a time.",
     )
     encoder: Literal["auto", "tokenizers", "fastokens"] = Field(
         "auto",
