@@ -161,6 +161,22 @@ def _at_most(
     return Gate(name, description, look, repeats)
 
 
+def _naming(gate: Gate, number: str) -> Gate:
+    """Build a gate that also names records: those of the numbers `<number>/<shard>:<row>`."""
+
+    def look(numbers: Numbers, checks: ChecksSettings) -> Finding:
+        finding = gate.look(numbers, checks)
+        named = {n.partition("/")[2]: numbers[n] for n in numbers if n.startswith(f"{number}/")}
+        if not named:
+            return finding
+        few = sorted(named.items(), key=lambda one: int(one[0].rpartition(":")[2]))
+        records = ", ".join(f"{record} ({count:,.0f})" for record, count in few)
+        others = " and others" if sum(named.values()) < numbers[number] else ""
+        return replace(finding, reason=f"{finding.reason}; in records {records}{others}")
+
+    return replace(gate, look=look)
+
+
 def _share(part: float, whole: float) -> float:
     return part / whole if whole else 0.0
 
@@ -592,11 +608,14 @@ GATES: dict[str, tuple[Gate, ...]] = {
             "tokens or files with a wrong loss mask",
             "A loss mask has one byte per token, none for padding, and is that of the texts, on a sample.",
         ),
-        _at_most(
-            "no_loss_ranges",
-            ("bad_no_loss_ranges", "documents"),
-            lambda c: c.max_quarantined_share,
-            "Few no_loss_ranges of records are none: no pairs of offsets in their text.",
+        _naming(
+            _at_most(
+                "no_loss_ranges",
+                ("bad_no_loss_ranges", "documents"),
+                lambda c: c.max_quarantined_share,
+                "Few no_loss_ranges of records are none: no pairs of offsets in their text.",
+            ),
+            "bad_no_loss_ranges",
         ),
         _zero(
             "decodes",

@@ -504,3 +504,19 @@ def test_what_a_release_lacks_is_told_with_both_numbers() -> None:
 
 def test_what_holds_a_release_back_does_not_forbid_to_read_it() -> None:
     assert [g.name for gates in GATES.values() for g in gates if holds_back(g.name)] == ["shrunk"]
+
+
+def test_records_with_bad_ranges_are_named_in_the_order_of_the_shard() -> None:
+    numbers = {"documents": 1000.0, "bad_no_loss_ranges": 9.0}
+    named = {"bad_no_loss_ranges/2026-40/b:c.jsonl:35": 6.0, "bad_no_loss_ranges/2026-40/b:c.jsonl:4": 2.0}  # fmt: skip
+
+    def reason(more: Mapping[str, float]) -> str:
+        found = judge("packed_bins", "2026-40/b:c.jsonl", {**numbers, **more}, checks=ChecksSettings(), waivers=(), today=TODAY)  # fmt: skip
+        return next(f.reason for f in found if f.gate == "no_loss_ranges")
+
+    said = "bad_no_loss_ranges 0.0090 of 1,000 documents, limit 0.01"
+    assert reason({}) == said
+    assert reason(named) == (
+        f"{said}; in records 2026-40/b:c.jsonl:4 (2), 2026-40/b:c.jsonl:35 (6) and others"
+    )
+    assert not reason({**named, "bad_no_loss_ranges/2026-40/b:c.jsonl:5": 1.0}).endswith("others")

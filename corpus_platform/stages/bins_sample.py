@@ -24,6 +24,7 @@ from corpus_platform.tokenization.loss import FIELD, ranges_of, valid_ranges
 __all__ = ["measure_sample"]
 
 SAMPLED_DOCUMENTS = 50  # and as many again of those that name ranges without loss
+NAMED_RECORDS = 5  # of those whose ranges are none; the gate shows them in one line
 
 
 class Packed(NamedTuple):
@@ -34,11 +35,18 @@ class Packed(NamedTuple):
 
 
 def measure_sample(
-    folder: Path, texts: Path, lines: pl.DataFrame, reference: HuggingFaceEncoder, policy: Policy
+    folder: Path,
+    texts: Path,
+    lines: pl.DataFrame,
+    reference: HuggingFaceEncoder,
+    policy: Policy,
+    *,
+    shard: str | None,
 ) -> Counter[str]:
     """Count sampled documents whose tokens do not decode to their text, and wrong masks.
 
-    Ranges without loss that are none are counted over all documents.
+    Ranges without loss that are none are counted over all documents, and of the first that have
+    such each by itself, as `bad_no_loss_ranges/<shard>:<row>`.
     """
     bins = {bin_file(n): open_token_bin(folder, n) for n in BIN_NAMES.values()}
     packed_rows = lines["row"].unique().sort()
@@ -47,6 +55,8 @@ def measure_sample(
     pieces = lines.filter(pl.col("row").is_in(rows)).partition_by("row", as_dict=True)
     counts: Counter[str] = Counter(undecodable=len(rows), mask_faults=0)
     counts["bad_no_loss_ranges"] = sum(ranged.values())
+    bad = sorted(row for row, count in ranged.items() if count)
+    counts.update({f"bad_no_loss_ranges/{shard}:{r}": ranged[r] for r in bad[:NAMED_RECORDS]})
     for row, text, meta in _documents(texts, rows):
         part = pieces[(row,)].sort("offset")
         packed, cut = _packed(bins, part), int(part["cut"].sum())

@@ -221,7 +221,7 @@ def _audit(project: Project, shard: str | None, folder: Path, ledger: Json) -> d
     documents, policy = documents_of(lines), policy_of(encoder)
     texts = project.present("cleaned_documents", shard).path(DOCUMENTS)
     verdict = project.present("dedup_verdicts", shard).path(VERDICT_FILE)
-    counts = measure_sample(folder, texts, lines, encoder, policy)
+    counts = measure_sample(folder, texts, lines, encoder, policy, shard=shard)
     counts["index_faults"] += broken
     numbers: dict[str, float] = {
         "documents": len(documents),

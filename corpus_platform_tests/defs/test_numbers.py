@@ -111,3 +111,8 @@ def test_every_value_is_a_number_that_plots(seconds: float) -> None:
     numbers = {"documents": 3, "kept": 2, "train_tokens": 5, "validation_tokens": 0}
     shown = shown_numbers(numbers, seconds=seconds, bytes_in=9, sequence_length=2)
     assert {type(value) for value in shown.values()} <= {int, float}
+
+
+def test_records_that_a_gate_names_are_not_plotted() -> None:
+    numbers = {"bad_no_loss_ranges": 2.0, "bad_no_loss_ranges/2026-40/b.jsonl:35": 2.0}
+    assert shown_numbers(numbers) == {"bad_no_loss_ranges": 2.0}
