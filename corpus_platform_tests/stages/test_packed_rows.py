@@ -90,7 +90,7 @@ def test_all_gates_pass_but_that_of_bad_ranges(project: Project) -> None:
         assert not any(f.blocks for f in failed)  # of so few documents a share only warns
         for finding in failed:
             if finding.gate == "no_loss_ranges":
-                assert finding.reason.endswith(f"; in records {SHARDS[1]}:35 (2)")
+                assert finding.reason.endswith(f"; in records {SHARDS[1]}:5 (2)")
     assert project.present("packed_bins", SHARDS[1]).numbers["bad_no_loss_ranges"] == 2
 
 
