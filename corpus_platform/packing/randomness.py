@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["FEWEST", "Randomness", "randomness"]
+__all__ = ["FEWEST", "Randomness", "judged", "randomness"]
 
 FEWEST = 20  # units of which an order can be told from chance
 
@@ -30,12 +30,17 @@ def randomness(ranks: np.ndarray, sources: np.ndarray) -> Randomness:
     Spearman's correlation has the variance 1 / (n - 1); equal neighbours have at most about twice
     the variance of as many independent draws.
     """
-    count = len(ranks)
+    sizes = np.unique(sources, return_counts=True)[1]
     neighbours = int(np.count_nonzero(sources[1:] == sources[:-1]))
-    sizes = np.unique(sources, return_counts=True)[1].astype(np.float64)
+    correlation = _spearman(ranks) if len(ranks) > 1 else 0.0
+    return judged(len(ranks), correlation, neighbours, sizes)
+
+
+def judged(count: int, correlation: float, neighbours: int, sizes: np.ndarray) -> Randomness:
+    """Judge what was counted; `sizes` says how many units each source has."""
+    sizes = sizes.astype(np.float64)
     chance = float((sizes * (sizes - 1)).sum()) / max(count * (count - 1), 1)
     expected = chance * max(count - 1, 0)
-    correlation = _spearman(ranks) if count > 1 else 0.0
     if count < FEWEST:
         return Randomness(count, correlation, neighbours, expected, 0.0)
     spread = math.sqrt(2.0 * (count - 1) * chance * (1.0 - chance)) or 1.0

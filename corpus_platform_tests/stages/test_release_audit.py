@@ -72,6 +72,32 @@ def test_a_document_listed_in_a_file_that_is_not_there_is_counted(project: Proje
     assert _numbers(project) == {"documents_differing": 1}
 
 
+def test_a_release_all_of_whose_documents_are_of_unknown_shards_is_audited_to_the_end(
+    project: Project,
+) -> None:
+    """Each is foreign and missing, and of none of those that are drawn there is a text."""
+    _alter(project, lambda rows: rows.with_columns(shard=pl.col("shard") + "x"))
+    found = project.audit("shuffled_bins", None)
+    assert (found["documents_differing"], found["leaked"]) == (2 * 241, 0)
+    assert 8 <= found["undecodable"] <= 10
+
+
+def test_of_documents_in_a_file_that_is_not_there_no_text_is_found(project: Project) -> None:
+    _alter(project, lambda rows: rows.with_columns(file=pl.lit("train-00009.bin")))
+    assert 8 <= project.audit("shuffled_bins", None)["undecodable"] <= 10
+
+
+def test_documents_that_are_listed_as_their_neighbours_are_not_their_texts(
+    project: Project,
+) -> None:
+    assert project.audit("shuffled_bins", None)["undecodable"] == 0
+    _alter(
+        project,
+        lambda rows: rows.with_columns(pl.col("shard", "row", "id").shift().backward_fill()),
+    )
+    assert 8 <= project.audit("shuffled_bins", None)["undecodable"] <= 10
+
+
 def test_windows_that_cut_documents_anywhere_have_no_faults_and_become_current(
     windows: Project,
 ) -> None:
