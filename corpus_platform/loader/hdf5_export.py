@@ -76,11 +76,27 @@ def open_hdf5_export(
     place = Path(folder)
     if not (place / NAME).is_file() and (place / split / NAME).is_file():
         place = place / split
+    if not (place / NAME).is_file() and (found := _exports(place)):
+        raise StorageError(f"{place}: {found}")
     index = read_index(place)
     check_tokenizer(str(place), index.tokenizer_sha256, expect_tokenizer)
     if verify == "sha256" and (wrong := verify_shards(place)):
         raise StorageError("\n".join([*wrong, "copy or make these files again"]))
     return _release(place, index)
+
+
+def _exports(place: Path) -> str:
+    """Say in words what a folder without an index is; nothing where that cannot be told."""
+    if (place / "export.json").is_file():
+        return "is an export to another format, or has no such split; open one to HDF5"
+    if (place / "manifest.json").is_file() or (place / "current.json").is_file():
+        return "holds a release and no export; corpus_platform.loader.opening opens those"
+    within = {path.parent for path in place.glob(f"*/{NAME}")}
+    within |= {path.parent.parent for path in place.glob(f"*/*/{NAME}")}
+    if not within:
+        return ""
+    named = ", ".join(str(path) for path in sorted(within)[:4])
+    return f"is the folder above exports to HDF5, and none itself; open one of {named}"
 
 
 def _release(place: Path, index: ShardIndex) -> Release:

@@ -24,6 +24,7 @@ from corpus_platform.loader.release_files import (
     bin_names,
     faults,
     header_faults,
+    no_release,
     read_listing,
     read_pointer,
 )
@@ -140,6 +141,8 @@ def _located(
     if folder.name == POINTER:
         name, content = read_pointer(folder)
         folder = folder.parent / name
+    elif not (folder / MANIFEST).is_file():
+        raise StorageError(no_release(folder))
     listing = read_listing(folder / MANIFEST)
     if content not in (None, listing.content):
         raise StorageError(

@@ -4,6 +4,7 @@ The manifest is written by `storage.manifest`, which a training run does not imp
 names a release and its files is read, after the manifest was checked against its own hash.
 """
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -22,11 +23,13 @@ __all__ = [
     "bin_names",
     "faults",
     "header_faults",
+    "no_release",
     "read_listing",
     "read_pointer",
 ]
 
 MANIFEST, POINTER = "manifest.json", "current.json"
+_EXPORT = "export.json"
 _ASSET = "shuffled_bins"
 _JOBS = 8  # files hashed at a time: one disk gives no more to more
 
@@ -71,6 +74,40 @@ def read_listing(path: Path) -> Listing:
         raise StorageError(f"{path}: cannot be read: {error}; no finished release") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StorageError(f"{path}: not a manifest: {error!r}") from error
+
+
+def no_release(path: Path) -> str:
+    """Say in words what a path is that has no manifest of a release, and what to open instead."""
+    for folder in (path, path / "releases", *sorted(path.glob("[!.]*/releases"))):
+        if found := _releases(folder):
+            return f"{path}: is the folder above releases, and none itself; open {found}"
+    if (path / _EXPORT).is_file():
+        return f"{path}: is an export, and no release; corpus_platform.loader.hdf5_export opens those to HDF5"
+    if path.is_file():
+        beside = path.parent if (path.parent / MANIFEST).is_file() else None
+        return f"{path}: is a file; open the folder of a release" + (
+            f", {beside}" if beside else ""
+        )
+    if not path.exists() and (found := _releases(path.parent)):
+        return f"{path}: is not there; open {found}"
+    said = "holds no such file" if path.is_dir() else "there is no such folder"
+    return f"{path / MANIFEST}: cannot be read: {said}; no finished release"
+
+
+def _releases(folder: Path) -> str:
+    """Say in words how to open the releases that lie in a folder; nothing where none does."""
+    ids = list[str]()
+    for path in sorted(folder.glob(f"[!.]*/{MANIFEST}")):
+        with contextlib.suppress(StorageError):
+            read_listing(path)
+            ids.append(path.parent.name)
+    if not ids:
+        return ""
+    few = ", ".join(ids[:3]) + (f" and {len(ids) - 3:,} more" if len(ids) > 3 else "")
+    each = f"a release by its own folder in {folder}: {few}"
+    with contextlib.suppress(StorageError):
+        return f"{folder / POINTER}, which names {read_pointer(folder / POINTER)[0]}, or {each}"
+    return f"{each} (there is no {POINTER}, so none is in force)"
 
 
 def bin_names(listing: Listing, split: str, where: str) -> list[str]:

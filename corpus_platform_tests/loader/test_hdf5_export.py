@@ -115,3 +115,24 @@ def test_another_tokenizer_and_what_is_no_export_are_refused(tmp_path: Path) -> 
         open_hdf5_export(tmp_path / "none")
     with pytest.raises(UsageError, match="verify 'all'"):
         open_hdf5_export(folder, verify="all")  # ty: ignore[invalid-argument-type]
+
+
+def test_a_folder_that_is_none_of_an_export_to_hdf5_says_what_to_open(tmp_path: Path) -> None:
+    def said(folder: Path) -> str:
+        with pytest.raises(StorageError) as error:
+            open_hdf5_export(folder)
+        return str(error.value)
+
+    for name in ("a", "b"):
+        write(tmp_path / "exports" / name / "train", SHARDS)
+    assert said(tmp_path / "exports") == (
+        f"{tmp_path}/exports: is the folder above exports to HDF5, and none itself; open one of"
+        f" {tmp_path}/exports/a, {tmp_path}/exports/b"
+    )
+    for name, words in (
+        ("export.json", "is an export to another format, or has no such split; open one to HDF5"),
+        ("current.json", "holds a release and no export; corpus_platform.loader.opening opens those"),
+    ):  # fmt: skip
+        (tmp_path / name[:6]).mkdir()
+        (tmp_path / name[:6] / name).write_text("{}")
+        assert said(tmp_path / name[:6]) == f"{tmp_path / name[:6]}: {words}"

@@ -116,6 +116,47 @@ def test_where_no_release_is_that_is_said(tmp_path: Path) -> None:
         open_release(tmp_path)
 
 
+def _said(path: Path) -> str:
+    with pytest.raises(StorageError) as error:
+        open_release(path)
+    return str(error.value)
+
+
+def test_the_folder_above_releases_says_what_to_open(folder: Path) -> None:
+    above = folder.parent
+    (above / ".trash-1").mkdir()
+    (above / ".trash-1" / "manifest.json").write_bytes((folder / "manifest.json").read_bytes())
+    (above / "broken").mkdir()
+    (above / "broken" / "manifest.json").write_text("{}")
+    own = f"a release by its own folder in {above}: {folder.name}"
+    without = f"{own} (there is no current.json, so none is in force)"
+    for place in (above, above.parent, above.parent.parent):  # releases, storage, corpus
+        assert _said(place) == f"{place}: is the folder above releases, and none itself; open {without}"  # fmt: skip
+    content = json.loads((folder / "manifest.json").read_bytes())["content"]
+    pointer = above / "current.json"
+    pointer.write_text(json.dumps({"id": folder.name, "content": content}))
+    ways = f"{pointer}, which names {folder.name}, or {own}"
+    assert _said(above) == f"{above}: is the folder above releases, and none itself; open {ways}"
+    assert _said(above / "current") == f"{above / 'current'}: is not there; open {ways}"
+
+
+def test_of_many_releases_three_are_named(folder: Path) -> None:
+    for name in ("a", "b", "c", "d"):
+        (folder.parent / name).mkdir()
+        (folder.parent / name / "manifest.json").write_bytes((folder / "manifest.json").read_bytes())  # fmt: skip
+    ids = sorted([folder.name, "a", "b", "c", "d"])
+    assert f": {', '.join(ids[:3])} and 2 more (there is no current.json" in _said(folder.parent)
+
+
+def test_a_file_and_an_export_are_no_release(folder: Path, tmp_path: Path) -> None:
+    for name in ("manifest.json", "train-00000.bin"):
+        path = folder / name
+        assert _said(path) == f"{path}: is a file; open the folder of a release, {folder}"
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "export.json").write_text("{}")
+    assert _said(tmp_path / "out").startswith(f"{tmp_path}/out: is an export, and no release")
+
+
 def test_files_that_are_cut_or_gone_are_all_named(folder: Path) -> None:
     (folder / "train-00000.bin").write_bytes(b"\0" * 10)
     (folder / "train-00002.loss").unlink()
