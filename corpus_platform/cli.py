@@ -10,6 +10,7 @@ import sys
 import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any  # settings of click's own, which are handed on
 
 import click
 import yaml
@@ -56,6 +57,18 @@ class _Commands(click.Group):
         """Return the commands in the order in which they are met, which is that of this file."""
         del ctx
         return list(self.commands)
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except KeyboardInterrupt:  # click would end with 1, which says "blocked"
+            raise SystemExit(130) from None
 
     def invoke(self, ctx: click.Context) -> object:
         take_open_files()

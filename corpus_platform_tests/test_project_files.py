@@ -49,7 +49,7 @@ def test_the_wheel_brings_the_command_and_the_instance_settings(tmp_path: Path) 
         yaml_in_it = wheel.read("corpus_platform/defs/dagster.yaml")
         entry_points = wheel.read(next(n for n in names if n.endswith("entry_points.txt")))
     assert yaml_in_it == (TOP / "dagster.yaml").read_bytes()
-    assert b"corpus = corpus_platform.cli:main" in entry_points
+    assert b"corpus = corpus_platform.__main__:main" in entry_points
     assert {n.split("/")[0] for n in names if ".dist-info" not in n} == {"corpus_platform"}
 
 
