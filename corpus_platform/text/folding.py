@@ -56,7 +56,7 @@ def fold_utf8(text: str) -> bytes:
     """Return the UTF-8 of the folded text: the same as `fold`, in machine code."""
     from corpus_platform.text.kernels import fold_points, folded_points  # loads numba
 
-    if not text.isascii() and not unicodedata.is_normalized("NFC", text):
+    if not text.isascii():
         text = _nfc(text)
     data = np.frombuffer(text.encode(), np.uint8)
     out = np.empty(len(data) + len(data) // 2 + 4, np.uint8)
@@ -67,8 +67,11 @@ def _nfc(text: str) -> str:
     """Return the text in NFC, in linear time.
 
     `unicodedata` sorts the marks of a letter by insertion: a million of them would take an hour.
-    Those that are in order already cost nothing, so long runs are put into it before.
+    Those that are in order already cost nothing, so long runs are put into it before. To look for
+    such runs takes much longer than to see that nothing is to be done, as with nearly all texts.
     """
+    if unicodedata.is_normalized("NFC", text):
+        return text
     return unicodedata.normalize("NFC", _long_runs().sub(_ordered, text))
 
 
