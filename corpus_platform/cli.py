@@ -31,6 +31,7 @@ from corpus_platform.console import (
     crawl_table,
     plan_lines,
     printable,
+    release_lines,
     sample_lines,
     say,
     standard_output,
@@ -128,8 +129,9 @@ def run(config_file: Path, json_file: Path | None) -> None:
     """Bring everything up to date.
 
     Discovers shards, runs what is due through Dagster in the instance that `corpus ui` shows, and
-    prints what became of the documents of each crawl, what is blocked and why, and where the
-    release lies. Interrupted or killed, the same command goes on where it ended.
+    prints what became of the documents of each crawl, what is blocked and why, where the release
+    lies, and the hash of its content, for training to expect. Interrupted or killed, the same
+    command goes on where it ended.
     """
     from corpus_platform.defs.driver import Watcher, run_everything  # Dagster takes seconds to load
 
@@ -163,8 +165,8 @@ def run(config_file: Path, json_file: Path | None) -> None:
         say(console, f"failed: {reason}")
     if not result.executed:
         say(console, "nothing was due" if blocked else "nothing was due: everything is current")
-    where = f"release {release['id']} in {release['path']}" if release else "no release is in force"
-    say(console, where)
+    for line in release_lines(release):
+        say(console, line)
     sys.exit(3 if result.failed else 1 if blocked else 0)
 
 
@@ -207,15 +209,16 @@ def status(config_file: Path, *, as_json: bool) -> None:
     """Show how every shard and asset stands.
 
     Each is current, stale, blocked or missing. What is blocked stands below the table with the
-    gate and the reason.
+    gate and the reason; the last lines name the release in force and its content.
     """
-    found = planner.survey(reading_project(load_settings(config_file)))
+    project = reading_project(load_settings(config_file))
+    found = planner.survey(project)
     if as_json:
         click.echo(json.dumps(_status_json(found), indent=1))
     else:
         console = standard_output()
         console.print(status_table(found))
-        for line in status_lines(found):
+        for line in (*status_lines(found), *release_lines(release_in_force(project))):
             say(console, line)
 
 

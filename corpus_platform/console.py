@@ -30,6 +30,7 @@ __all__ = [
     "crawl_table",
     "plan_lines",
     "printable",
+    "release_lines",
     "sample_lines",
     "say",
     "standard_output",
@@ -304,3 +305,12 @@ def status_lines(found: Survey) -> Iterator[str]:
             yield f"warning: {where}: {state.reason}"
     if found.due:
         yield f"{len(found.due)} due: `corpus plan` says why, `corpus run` makes them"
+
+
+def release_lines(release: Mapping[str, str] | None) -> Iterator[str]:
+    """Yield which release is in force, and the whole hash that training may expect of it."""
+    if release is None:
+        yield "no release is in force"
+        return
+    yield f"release {release['id']} in {release['path']}"
+    yield f"content {release['content']}"

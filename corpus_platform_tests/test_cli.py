@@ -201,6 +201,18 @@ def test_status_of_a_new_corpus_is_missing_without_manifests(fresh: Path) -> Non
     assert {s["manifest"] for s in states} == {None}
 
 
+def test_status_ends_with_the_release_in_force_and_its_whole_content(finished: Path) -> None:
+    said = json.loads((finished.parent / "data" / "releases" / "current.json").read_bytes())
+    folder = finished.parent / "data" / "releases" / said["id"]
+    lines = _corpus("status", "--config", finished).output.splitlines()
+    assert lines[-2:] == [f"release {said['id']} in {folder}", f"content {said['content']}"]
+
+
+def test_status_of_a_corpus_without_a_release_says_so(fresh: Path) -> None:
+    lines = _corpus("status", "--config", fresh).output.splitlines()
+    assert lines[-1] == "no release is in force"
+
+
 def test_status_shows_a_row_per_shard(finished: Path) -> None:
     output = _corpus("status", "--config", finished).output
     assert all(shard in output.replace("\n", "") or shard[:12] in output for shard in SHARDS)

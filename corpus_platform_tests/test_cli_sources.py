@@ -339,5 +339,6 @@ def test_a_run_without_a_shard_that_may_be_missing_is_complete(tmp_path: Path) -
     result = json.loads((tmp_path / "result.json").read_bytes())
     assert (result["outcome"], result["blocked"]) == ("complete", [])
     assert result["release"]["id"] in ended.stdout
+    assert f"\ncontent {result['release']['content']}\n" in ended.stdout
     again = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (again.returncode, "nothing was due" in again.stdout) == (0, True)

@@ -20,7 +20,7 @@ from corpus_platform.formats.shards_json import (
     verify_shards,
 )
 from corpus_platform.formats.token_arrays import TokenFile, file_size, no_wrong_size
-from corpus_platform.loader.opening import Verify, check_tokenizer
+from corpus_platform.loader.opening import Verify, check_content, check_tokenizer
 from corpus_platform.loader.release import Release
 from corpus_platform.loader.stream import Stream
 
@@ -62,14 +62,16 @@ def open_hdf5_export(
     folder: str | Path,
     *,
     split: str = "train",
+    expect_content: str | None = None,
     expect_tokenizer: str | Path | None = None,
     verify: Verify = "header",
 ) -> Release:
     """Open the folder of a shards.json, or that of an export with a folder for each split.
 
     Each file is opened once, and checked against the index; with `verify="sha256"` all bytes are.
-    A state of its batches belongs to this index: a shard more, and it is refused. Rows are read as
-    windows: with `seq_len` as long as a row a window begins where a row does.
+    A state of its batches belongs to this index: a shard more, and it is refused. So does
+    `expect_content`, the sha256 of shards.json. Rows are read as windows: with `seq_len` as long as
+    a row a window begins where a row does.
     """
     if verify not in ("header", "sha256"):
         raise UsageError(f"verify {verify!r}: 'header' or 'sha256'")
@@ -79,10 +81,12 @@ def open_hdf5_export(
     if not (place / NAME).is_file() and (found := _exports(place)):
         raise StorageError(f"{place}: {found}")
     index = read_index(place)
+    content = hashlib.sha256(index.to_json()).hexdigest()
+    check_content(str(place / NAME), content, expect_content)
     check_tokenizer(str(place), index.tokenizer_sha256, expect_tokenizer)
     if verify == "sha256" and (wrong := verify_shards(place)):
         raise StorageError("\n".join([*wrong, "copy or make these files again"]))
-    return _release(place, index)
+    return _release(place, index, content)
 
 
 def _exports(place: Path) -> str:
@@ -99,7 +103,7 @@ def _exports(place: Path) -> str:
     return f"is the folder above exports to HDF5, and none itself; open one of {named}"
 
 
-def _release(place: Path, index: ShardIndex) -> Release:
+def _release(place: Path, index: ShardIndex, content: str) -> Release:
     of = (index.tokenizer_sha256, index.dtype)
     parts = [_ShardPart(place / entry.path, entry, *of) for entry in index.shards]
     stream = Stream(parts, np.dtype(index.dtype).newbyteorder("<"))
@@ -108,7 +112,7 @@ def _release(place: Path, index: ShardIndex) -> Release:
         has_loss = stream.part(number).loss is not None or has_loss
     return Release(
         place.resolve().parent.name,
-        hashlib.sha256(index.to_json()).hexdigest(),
+        content,
         place.name,
         place,
         stream,

@@ -9,6 +9,7 @@ Needs numpy alone.
 
 import dataclasses
 import hashlib
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
@@ -30,7 +31,7 @@ from corpus_platform.loader.release_files import (
 )
 from corpus_platform.loader.stream import Stream
 
-__all__ = ["Verify", "check_tokenizer", "open_release"]
+__all__ = ["Verify", "check_content", "check_tokenizer", "open_release"]
 
 _TOKENIZER = "tokenizer.json"
 # What all files of a stream have in common; what else a header says is of its file alone.
@@ -66,6 +67,7 @@ def open_release(
     source: str | Path,
     *,
     split: Literal["train", "val"] = "train",
+    expect_content: str | None = None,
     expect_tokenizer: str | Path | None = None,
     verify: Verify = "header",
     fetch: Fetch | None = None,
@@ -74,15 +76,18 @@ def open_release(
     """Open a release: its folder, or the current.json that names the one in force.
 
     Manifest, headers and sizes are always checked, with `verify="sha256"` all bytes of the split's
-    files too. `expect_tokenizer` is a tokenizer.json or its sha256. What lies elsewhere comes by
+    files too. `expect_content` is the whole `content` of the one release that may be read,
+    `expect_tokenizer` a tokenizer.json or its sha256. What lies elsewhere comes by
     `fetch(name, target)` into the folder `cache`; names are those below the folder of `source`.
-    Raises StorageError that names each file at fault.
+    Raises StorageError that names each file at fault, UsageError where it is not what is expected.
     """
     if split not in ("train", "val") or verify not in ("header", "sha256"):
         raise UsageError(
             f"split {split!r}, verify {verify!r}: 'train' or 'val', and 'header' or 'sha256'"
         )
     remote, folder, listing = _located(source, fetch, cache)
+    there = remote.source if remote is not None else str(folder)
+    check_content(f"{there}: release {listing.id}", listing.content, expect_content)
     names = bin_names(listing, split, str(folder))
     heads = {f"{name}.json": listing.files[f"{name}.json"] for name in names}
     belongs = (*(f"{name}." for name in names), _TOKENIZER)
@@ -166,6 +171,22 @@ def _no_mix(folder: Path, names: Sequence[str], headers: Sequence[Header]) -> No
                     f"{folder / name}.json: {field} is {mine}, that of {names[0]} is {first}; files"
                     " of one stream have the same"
                 )
+
+
+def check_content(what: str, found: str, expected: str | None) -> None:
+    """Raise UsageError where something has another content than is expected."""
+    if expected is None:
+        return
+    if not re.fullmatch("[0-9a-f]{64}", expected):
+        raise UsageError(
+            f"expect_content {expected!r}: the whole `content` is wanted, 64 digits and small letters"
+            f" to f, not an id or a part; {what} has {found}"
+        )
+    if found != expected:
+        raise UsageError(
+            f"{what} has content {found}, expected {expected}; open the one that you mean by its own"
+            " folder, or expect this one"
+        )
 
 
 def check_tokenizer(where: str, found: str, expected: str | Path | None) -> None:

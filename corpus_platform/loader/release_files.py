@@ -1,7 +1,7 @@
 """What a release says of its files, and whether they are so: manifest, sizes and hashes.
 
 The manifest is written by `storage.manifest`, which a training run does not import; here only what
-names a release and its files is read, after the manifest was checked against its own hash.
+names a release and its files is read, after the manifest was checked against its own hashes.
 """
 
 import contextlib
@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any  # values of a manifest, of any depth
 
 from corpus_platform.errors import StorageError
 from corpus_platform.formats.token_bin import Hashed, Header, files_of
@@ -61,19 +62,32 @@ def read_listing(path: Path) -> Listing:
     """Read a manifest; refuse one that is not of a release or is not what its own hash says."""
     try:
         raw = json.loads(path.read_bytes())
-        stated = raw.pop("sha256")
-        text = json.dumps(raw, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-        found = hashlib.sha256(text.encode()).hexdigest()
+        stated, found = raw.pop("sha256"), _hash(raw)
         if stated != found:
             raise StorageError(f"{path}: sha256 {found}, expected {stated}: it is damaged")
         if raw["asset"] != _ASSET:
             raise StorageError(f"{path}: is of {raw['asset']}, and no release ({_ASSET})")
+        if raw["content"] != (found := _content(raw)):
+            raise StorageError(f"{path}: content {found}, stated {raw['content']}: it was altered")
         files = {o["name"]: Hashed(o["bytes"], o["sha256"]) for o in raw["outputs"]}
         return Listing(raw["key"][:16], raw["content"], files)
     except OSError as error:
         raise StorageError(f"{path}: cannot be read: {error}; no finished release") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StorageError(f"{path}: not a manifest: {error!r}") from error
+
+
+def _content(raw: Mapping[str, Any]) -> str:
+    """Return the hash of what a release is: what went in, its files and its ledger."""
+    named = {n: raw[n] for n in ("asset", "partition", "version", "inputs", "outputs")}
+    for part in ("settings", "ledger"):  # an underscore begins what is no part of it
+        named[part] = {n: value for n, value in raw[part].items() if not n.startswith("_")}
+    return _hash(named)
+
+
+def _hash(values: Mapping[str, Any]) -> str:
+    text = json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def no_release(path: Path) -> str:

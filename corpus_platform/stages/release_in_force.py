@@ -27,10 +27,13 @@ def current_path(project: Project) -> Path:
 
 
 def release_in_force(project: Project) -> dict[str, str] | None:
-    """Return id and path of the current release, None where there is none."""
+    """Return id, content and path of the current release, None where there is none."""
     path = current_path(project)
-    name = read_pointer(path).get("id")
-    return {"id": name, "path": str(path.parent / name)} if isinstance(name, str) else None
+    said = read_pointer(path)
+    name, content = said.get("id"), said.get("content")
+    if not (isinstance(name, str) and isinstance(content, str)):
+        return None
+    return {"id": name, "content": content, "path": str(path.parent / name)}
 
 
 def documents_to_match(project: Project, folder: Path, excluded: Collection[str]) -> int:

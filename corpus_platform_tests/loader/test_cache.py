@@ -173,6 +173,27 @@ def test_a_pointer_that_names_another_content_is_refused(
         open_release(f"{URL}/current.json", fetch=elsewhere.fetch, cache=tmp_path / "cache")
 
 
+def test_of_another_content_than_is_expected_no_file_is_fetched(
+    elsewhere: Elsewhere, name: str, tmp_path: Path
+) -> None:
+    said = json.loads((elsewhere.folder / "current.json").read_bytes())["content"]
+    for source, asked in (("current.json", ["current.json", f"{name}/manifest.json"]), (name, [])):
+        elsewhere.asked.clear()
+        elsewhere.folder = elsewhere.folder / name if source == name else elsewhere.folder
+        with pytest.raises(UsageError) as caught:
+            open_release(
+                f"{URL}/{source}",
+                fetch=elsewhere.fetch,
+                cache=tmp_path / "cache",
+                expect_content="0" * 64,
+            )
+        told = f"{URL}/{name}: release {name} has content {said}, expected {'0' * 64}; "
+        assert str(caught.value).startswith(told)
+        assert elsewhere.asked == asked
+    at = tmp_path / "cache"
+    assert open_release(f"{URL}/{name}", fetch=elsewhere.fetch, cache=at, expect_content=said)
+
+
 def test_two_processes_that_share_a_cache_fetch_once(
     elsewhere: Elsewhere, name: str, tmp_path: Path
 ) -> None:

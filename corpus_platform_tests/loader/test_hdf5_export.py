@@ -1,5 +1,6 @@
 """Exports of HDF5 files give the batches of a release of the same tokens."""
 
+import hashlib
 import pickle
 from pathlib import Path
 from typing import Any
@@ -89,6 +90,15 @@ def test_a_shard_more_is_another_export(tmp_path: Path) -> None:
     longer = open_hdf5_export(write(tmp_path / "train", [*SHARDS, [[1, 0]]]))
     with pytest.raises(UsageError, match="state was made with content"):
         longer.windows(2, 1, seed=1).load_state(state)
+
+
+def test_only_the_export_of_the_expected_content_is_opened(tmp_path: Path) -> None:
+    """That is what sha256sum says of shards.json."""
+    folder = write(tmp_path / "train", SHARDS)
+    said = hashlib.sha256((folder / "shards.json").read_bytes()).hexdigest()
+    assert open_hdf5_export(tmp_path, expect_content=said).content == said
+    with pytest.raises(UsageError, match=rf"train/shards.json has content {said}, expected abab"):
+        open_hdf5_export(tmp_path, expect_content="ab" * 32)
 
 
 def test_files_that_are_not_what_the_index_says_are_refused(tmp_path: Path) -> None:

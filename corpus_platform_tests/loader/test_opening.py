@@ -56,12 +56,18 @@ def flip(path: Path, at: int = -1) -> None:
     path.write_bytes(data)
 
 
+def digest(values: object) -> str:
+    text = json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 def sign(manifest: Path, **changed: object) -> None:
-    """Change a manifest, and its hash with it."""
+    """Change a manifest, and with it its content and its hash, where they are not changed too."""
     raw = {**json.loads(manifest.read_bytes()), **changed}
     raw.pop("sha256")
-    text = json.dumps(raw, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    manifest.write_text(json.dumps({**raw, "sha256": hashlib.sha256(text.encode()).hexdigest()}))
+    parts = ("asset", "partition", "version", "settings", "inputs", "outputs", "ledger")
+    raw = {**raw, "content": digest({name: raw[name] for name in parts}), **changed}
+    manifest.write_text(json.dumps({**raw, "sha256": digest(raw)}))
 
 
 @pytest.mark.parametrize("verify", ["header", "sha256"])
@@ -190,6 +196,50 @@ def test_a_manifest_that_was_changed_is_refused(folder: Path) -> None:
     path.write_text(path.read_text().replace('"tokens": 6', '"tokens": 7'))
     with pytest.raises(StorageError, match=r"manifest.json: sha256 .* it is damaged"):
         open_release(folder)
+
+
+def content_of(folder: Path) -> str:
+    return json.loads((folder / "manifest.json").read_bytes())["content"]
+
+
+def test_files_that_are_exchanged_under_the_same_content_are_refused(folder: Path) -> None:
+    """A pin holds the content alone: a manifest may not say one that its own files do not make."""
+    said, path = content_of(folder), folder / "manifest.json"
+    outputs = json.loads(path.read_bytes())["outputs"]
+    sign(path, outputs=outputs[::-1], content=said)
+    with pytest.raises(StorageError, match=rf"content [0-9a-f]{{64}}, stated {said}: it was alt"):
+        open_release(folder)
+
+
+def test_what_does_not_belong_to_the_content_may_be_others(folder: Path) -> None:
+    said = content_of(folder)
+    sign(folder / "manifest.json", measured={"host": "another"}, numbers={}, content=said)
+    assert open_release(folder, expect_content=said).content == said
+
+
+def test_only_the_release_of_the_expected_content_is_opened(folder: Path, tmp_path: Path) -> None:
+    said = content_of(folder)
+    assert open_release(folder, expect_content=said, split="val").content == said
+    pointer = folder.parent / "current.json"
+    pointer.write_text(json.dumps({"id": folder.name, "content": said}))
+    other = "ab" * 32
+    for source in (folder, pointer, str(folder)):
+        with pytest.raises(UsageError) as caught:
+            open_release(source, expect_content=other)
+        assert str(caught.value) == (
+            f"{folder}: release {folder.name} has content {said}, expected {other}; open the one that"
+            " you mean by its own folder, or expect this one"
+        )
+
+
+@pytest.mark.parametrize("cut", [0, 12, 16, 63, 65])
+def test_a_part_of_a_content_is_none(folder: Path, cut: int) -> None:
+    """Nor is nothing, as a variable that is not set gives it."""
+    part = (content_of(folder) + "0")[:cut]
+    with pytest.raises(
+        UsageError, match=rf"expect_content '{part}': the whole `content` is wanted"
+    ):
+        open_release(folder, expect_content=part)
 
 
 def test_a_manifest_of_something_else_is_refused(folder: Path) -> None:

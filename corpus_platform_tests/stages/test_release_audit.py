@@ -106,7 +106,7 @@ def test_windows_that_cut_documents_anywhere_have_no_faults_and_become_current(
     assert (pieces["offset"] > 0).any()
     assert _numbers(windows) == {}
     assert windows.audit("shuffled_bins", None)["documents"] == 241
-    assert release_in_force(windows) == {"id": artifact.folder.name, "path": str(artifact.folder)}
+    assert (release_in_force(windows) or {})["path"] == str(artifact.folder)
 
 
 def test_a_piece_in_a_window_that_is_listed_as_of_another_document_is_counted(

@@ -67,7 +67,8 @@ def _config(finished: Path, more: str = "") -> Path:
 def _release(config: Path) -> dict[str, str]:
     project = open_project(load_settings(config))
     artifact = publish_release(project).artifact
-    assert release_in_force(project) == {"id": artifact.folder.name, "path": str(artifact.folder)}
+    named = {"id": artifact.folder.name, "content": artifact.content, "path": str(artifact.folder)}
+    assert release_in_force(project) == named
     assert not shuffle_scratch(project).exists()
     return {
         p.name: hashlib.sha256(p.read_bytes()).hexdigest()

@@ -130,7 +130,9 @@ def test_the_ledger_counts_what_is_released(project: Project) -> None:
 
 def test_the_release_in_force_is_named(project: Project) -> None:
     folder = _folder(project)
-    assert release_in_force(project) == {"id": folder.name, "path": str(folder)}
+    content = json.loads((folder / "manifest.json").read_bytes())["content"]
+    named = {"id": folder.name, "content": content, "path": str(folder)}
+    assert release_in_force(project) == named
 
 
 def test_what_another_corpus_has_in_the_same_scratch_folder_stays(
