@@ -1,12 +1,15 @@
-"""Signatures to verdicts for many small documents: time, and memory of the process tree.
+"""Signatures to verdicts, or verdicts to a tokenizer, for many small documents: time, and memory of
+the process tree.
 
-    python benchmarks/many_documents.py FOLDER [--documents 10_000_000] [--shards 100]
+    python benchmarks/many_documents.py FOLDER [--documents 10_000_000] [--shards 100] [--tokenizer]
 
 Writes synthetic cleaned documents (about 150 bytes; three of ten in clusters of near-copies over all
 shards), signs them with the real stage, and then has another process make the clusters while this one
 adds up the memory of that process and its workers ten times a second: what they hold for themselves
 (USS), and what they map (RSS, in which pages of files count that the system may drop).
 What is there in FOLDER already is not made again, so a second call measures the clusters alone.
+With --tokenizer it is the tokenizer that is made anew, on clusters that are there: 1,000 tokens of a
+sample of 1 MB, so that what is measured is the choice of the sample and not the training.
 """
 
 import argparse
@@ -29,6 +32,7 @@ from corpus_platform.stages.minhash_signatures import sign_documents
 from corpus_platform.stages.project import Product, Project
 from corpus_platform.stages.raw_shards import fetch_shard
 from corpus_platform.stages.tables import TableWriter
+from corpus_platform.stages.tokenizer import train_tokenizer
 from corpus_platform.storage.sources import discover
 
 WORDS = 24
@@ -42,15 +46,17 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--documents", type=int, default=10_000_000)
     parser.add_argument("--shards", type=int, default=100)
-    parser.add_argument("--make-clusters", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--tokenizer", action="store_true")
+    parser.add_argument("--make", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.make_clusters:
-        _make_clusters(options.folder)
+    if options.make:
+        (_make_tokenizer if options.tokenizer else _make_clusters)(options.folder)
         return
     _prepare(options.folder, options.documents, options.shards)
-    shutil.rmtree(options.folder / "data" / "dedup_clusters", ignore_errors=True)
-    shutil.rmtree(options.folder / "data" / "dedup_verdicts", ignore_errors=True)
-    _watch([sys.executable, __file__, str(options.folder), "--make-clusters"])
+    kind = ["--tokenizer"] if options.tokenizer else []
+    for name in ("tokenizer", "frozen") if kind else ("dedup_clusters", "dedup_verdicts"):
+        shutil.rmtree(options.folder / "data" / name, ignore_errors=True)
+    _watch([sys.executable, __file__, str(options.folder), "--make", *kind])
 
 
 def _prepare(folder: Path, documents: int, shards: int) -> None:
@@ -60,6 +66,7 @@ def _prepare(folder: Path, documents: int, shards: int) -> None:
     (folder / "corpus.yaml").write_text(
         "storage: data\nsources: [{glob: source/*, crawl: 2026-40}]\n"
         "clean: {preset: none}\nchecks: {min_records: 1000000000}\n"
+        "tokenizer: {vocab_size: 1000, sample_bytes: 1000000}\n"
     )
     project = _open(folder)
     project.registry.register(discover(project.settings.sources, project.settings.base))
@@ -144,6 +151,13 @@ def _make_clusters(folder: Path) -> None:
     print({name: ledger[name] for name in shown}, report.artifact.manifest.measured["effort"])
     print("red:", [f.gate for f in report.findings if not f.passed])
     print(f"clusters in {time.perf_counter() - started:.1f} s")
+
+
+def _make_tokenizer(folder: Path) -> None:
+    started = time.perf_counter()
+    report = train_tokenizer(_open(folder))
+    print(report.artifact.manifest.ledger, report.artifact.hashes())
+    print(f"tokenizer in {time.perf_counter() - started:.1f} s")
 
 
 def _watch(argv: list[str]) -> None:

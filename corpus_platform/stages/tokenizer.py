@@ -6,11 +6,9 @@ that a lost or damaged tokenizer comes back as it was instead of being trained o
 """
 
 import json
-from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 
 from corpus_platform.config import SPECIAL_TOKENS
@@ -18,13 +16,16 @@ from corpus_platform.errors import Uncleared
 from corpus_platform.stages.cleaned_documents import DOCUMENTS
 from corpus_platform.stages.clusters_files import CLUSTER_FILE
 from corpus_platform.stages.dedup_verdicts import latest_clusters
-from corpus_platform.stages.minhash_signatures import SIGNATURE_FILE
 from corpus_platform.stages.project import Making, Product, Progress, Project, Report, Stage, quiet
-from corpus_platform.stages.tables import read_batches
+from corpus_platform.stages.tokenizer_sample import (
+    choose_documents,
+    every_so_many_kept,
+    sample_texts,
+)
 from corpus_platform.storage.files import copy_hashed, publish_bytes
 from corpus_platform.storage.manifest import Json
 from corpus_platform.tokenization.acceptance import Acceptance, examine
-from corpus_platform.tokenization.training import choose_sample, tokenizer_bytes, train
+from corpus_platform.tokenization.training import tokenizer_bytes, train
 
 __all__ = ["STAGE", "TOKENIZER_FILE", "train_tokenizer"]
 
@@ -43,9 +44,11 @@ def train_tokenizer(project: Project, *, progress: Progress = quiet) -> Report:
         if (report := _restore(project, making)) is not None:
             return report
         settings = project.settings.tokenizer
-        sample = _choose(project)
-        total = int(sample["bytes"].sum())
-        texts = _texts(project, sample, progress, total)
+        sample = choose_documents(project)
+        if not len(sample):
+            reason = "no document is kept for training, so there is nothing to train a tokenizer on"
+            raise Uncleared("dedup_clusters", None, gate="not_empty", reason=reason)
+        texts = sample_texts(project, sample, progress)
         trained = train(texts, vocab_size=settings.vocab_size, special_tokens=list(SPECIAL_TOKENS))
         data = tokenizer_bytes(trained)
         with making.draft() as draft:
@@ -56,7 +59,7 @@ def train_tokenizer(project: Project, *, progress: Progress = quiet) -> Report:
                 "vocab_size": acceptance.vocab_size,
                 "vocab_size_asked": settings.vocab_size,
                 "sample_documents": len(sample),
-                "sample_bytes": total,
+                "sample_bytes": sample.bytes,
             }
             measured = {"trained_on": latest_clusters(project).content}
             products = [Product(TOKENIZER_FILE), Product(REPORT_FILE)]
@@ -109,68 +112,15 @@ def _restore(project: Project, making: Making) -> Report | None:
         return making.publish(draft, products, ledger=record["ledger"], measured=measured)
 
 
-def _choose(project: Project) -> pl.DataFrame:
-    """Return shard, row and bytes of the sample, in key order."""
-    documents = _kept_training_documents(project)
-    settings = project.settings.tokenizer
-    chosen = choose_sample(
-        documents["digest"].to_list(),
-        documents["bytes"].to_numpy(),
-        limit_bytes=settings.sample_bytes,
-        seed=settings.seed,
-    )
-    sample = documents.filter(pl.Series(np.asarray(chosen)))
-    if not len(sample):
-        reason = "no document is kept for training, so there is nothing to train a tokenizer on"
-        raise Uncleared("dedup_clusters", None, gate="not_empty", reason=reason)
-    return sample.drop("digest")
-
-
-def _kept_training_documents(project: Project) -> pl.DataFrame:
-    clusters = project.require("dedup_clusters", None)
-    table = pl.read_parquet(clusters.path(CLUSTER_FILE), columns=["shard", "row", "split"])
-    frames = []
-    for (shard,), part in table.filter(pl.col("split") == "train").group_by(
-        "shard", maintain_order=True
-    ):
-        cleaned = project.require("cleaned_documents", str(shard)).path(DOCUMENTS)
-        signed = project.require("minhash_signatures", str(shard)).path(SIGNATURE_FILE)
-        sizes = (
-            pl.scan_parquet(cleaned).select("row", bytes=pl.col("text").str.len_bytes()).collect()
-        )
-        digests = pl.read_parquet(signed, columns=["row", "digest"])
-        frames.append(part.drop("split").join(sizes, on="row").join(digests, on="row").sort("row"))
-    empty = {"shard": pl.String, "row": pl.Int64, "bytes": pl.UInt32, "digest": pl.Binary}
-    return pl.concat(frames) if frames else pl.DataFrame(schema=empty)
-
-
-def _texts(project: Project, sample: pl.DataFrame, progress: Progress, total: int) -> Iterator[str]:
-    """Yield the sample's texts in key order."""
-    done = 0
-    for (shard,), part in sample.group_by("shard", maintain_order=True):
-        wanted = set(part["row"].to_list())
-        path = project.present("cleaned_documents", str(shard)).path(DOCUMENTS)
-        for batch in read_batches(path, ["row", "text"]):
-            for row, text in zip(*(batch.column(i).to_pylist() for i in (0, 1)), strict=True):
-                if row in wanted:
-                    done += len(text.encode())
-                    progress(done, total)
-                    yield text
-
-
 def _examine(project: Project, data: bytes) -> Acceptance:
     """Examine a tokenizer on hostile strings and real documents."""
     texts, languages = [], []
     clusters = latest_clusters(project).path(CLUSTER_FILE)
-    kept = pl.scan_parquet(clusters).filter("kept").select("shard", "row").collect()
-    step = max(1, len(kept) // ACCEPTANCE_DOCUMENTS)
-    for (shard,), part in kept.gather_every(step).group_by("shard", maintain_order=True):
-        cleaned = project.artifact("cleaned_documents", str(shard))
+    for shard, wanted in every_so_many_kept(clusters, at_least=ACCEPTANCE_DOCUMENTS):
+        cleaned = project.artifact("cleaned_documents", shard)
         if cleaned is None:
             continue  # other documents are wanted by now; the tokenizer stays what it is
-        rows = pl.scan_parquet(cleaned.path(DOCUMENTS)).filter(
-            pl.col("row").is_in(part["row"].to_list())
-        )
+        rows = pl.scan_parquet(cleaned.path(DOCUMENTS)).filter(pl.col("row").is_in(wanted))
         found = rows.select("text", "lang").collect()
         texts += found["text"].to_list()
         languages += [lang or "und" for lang in found["lang"].to_list()]

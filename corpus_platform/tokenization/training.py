@@ -8,6 +8,7 @@ Whether a tokenizer is fit for use is judged in `acceptance`.
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import tokenizers
@@ -18,7 +19,8 @@ from corpus_platform.errors import SettingsError
 __all__ = [
     "MAX_SAMPLE_BYTES",
     "MAX_WORD_CHARS",
-    "choose_sample",
+    "Chosen",
+    "Sample",
     "fingerprint",
     "tokenizer_bytes",
     "train",
@@ -38,6 +40,9 @@ MAX_WORD_CHARS = 256
 _OVERLONG = re.compile(
     rf"(?<![^\W_])[^\W_]{{{MAX_WORD_CHARS + 1},}}|(?<![\W_])[\W_]{{{MAX_WORD_CHARS + 1},}}"
 )
+
+_CANDIDATE = np.dtype([("rank", "<u8"), ("words", "<u8", 4), ("size", "<i8"), ("place", "<i8", 2)])
+_TOGETHER = 1 << 16  # candidates that wait at least before they are sorted in
 
 
 def train(
@@ -71,29 +76,65 @@ def fingerprint(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def choose_sample(
-    digests: Sequence[bytes] | np.ndarray, sizes: np.ndarray, *, limit_bytes: int, seed: int
-) -> np.ndarray:
-    """Mark the documents to train on: a random sample of at most `limit_bytes`.
+class Chosen(NamedTuple):
+    """The documents of a sample: places, int64 [n, 2], ascending, and bytes of each, int64."""
 
-    `digests` are 32-byte content hashes. Documents are taken by rising keyed hash until the next
-    one does not fit, so the choice hangs on the set of documents and not on its order; those that
-    are larger than the limit by themselves never count. All are taken when all fit.
+    places: np.ndarray
+    sizes: np.ndarray
+
+
+class Sample:
+    """A random sample of at most `limit_bytes` of the documents that are offered, in any parts.
+
+    Documents are taken by rising keyed hash until the next one does not fit, so the choice hangs on
+    the set of documents and not on its order; those that are larger than the limit by themselves
+    never count. All are taken when all fit. What can be taken no more is let go, so memory is
+    bounded by the sample and the largest part that is offered.
     """
-    words = np.frombuffer(b"".join(digests), dtype="<u8").reshape(-1, 4)
-    sizes = np.asarray(sizes, dtype=np.int64)
-    candidates = np.flatnonzero(sizes <= limit_bytes)
-    ranked = candidates[_keyed_order(words[candidates], seed)]
-    chosen = np.zeros(len(sizes), dtype=bool)
-    chosen[ranked[np.cumsum(sizes[ranked]) <= limit_bytes]] = True
-    return chosen
 
+    def __init__(self, *, limit_bytes: int, seed: int) -> None:
+        self._limit = limit_bytes
+        key = hashlib.sha256(f"sample {seed}".encode()).digest()
+        # The digests are uniform already; the multipliers make another seed another order.
+        self._factors = np.frombuffer(key, dtype="<u8")[:2] | np.uint64(1)
+        self._held: np.ndarray = np.empty(0, _CANDIDATE)  # by rising rank
+        self._waiting: list[np.ndarray] = []
 
-def _keyed_order(words: np.ndarray, seed: int) -> np.ndarray:
-    # The digests are uniform already; the multipliers make another seed another order.
-    key = np.frombuffer(hashlib.sha256(f"sample {seed}".encode()).digest(), dtype="<u8")
-    ranks = words[:, 0] * (key[0] | np.uint64(1)) + words[:, 1] * (key[1] | np.uint64(1))
-    return np.lexsort((*words.T, ranks))
+    def offer(self, digests: np.ndarray, sizes: np.ndarray, places: np.ndarray) -> None:
+        """Take more documents into account.
+
+        digests: content hashes, uint8 [n, 32]; sizes: bytes; places: int64 [n, 2], by which the
+        caller knows them.
+        """
+        words = np.ascontiguousarray(digests).view("<u8").reshape(-1, 4)
+        found: np.ndarray = np.empty(len(words), _CANDIDATE)
+        found["rank"] = words[:, 0] * self._factors[0] + words[:, 1] * self._factors[1]
+        found["words"], found["size"], found["place"] = words, sizes, places
+        possible = found["size"] <= self._limit
+        if self._is_full():
+            possible &= found["rank"] <= self._held["rank"][-1]
+        self._waiting.append(found[possible])
+        if sum(map(len, self._waiting)) > max(len(self._held), _TOGETHER):
+            self._settle()
+
+    def chosen(self) -> Chosen:
+        """Return the sample of all documents that were offered so far."""
+        self._settle()
+        taken: np.ndarray = self._held[: len(self._held) - self._is_full()]
+        taken = taken[np.lexsort(taken["place"].T[::-1])]
+        return Chosen(taken["place"], taken["size"])
+
+    def _settle(self) -> None:
+        """Hold what fits, and the first that does not: nothing that comes after it can be taken."""
+        found = np.concatenate([self._held, *self._waiting])
+        self._waiting.clear()
+        # Stable: of equal hashes the one that was offered first goes first.
+        order = np.lexsort((*found["words"].T, found["rank"]))
+        fit = np.searchsorted(np.cumsum(found["size"][order]), self._limit, side="right")
+        self._held = found[order[: fit + 1]]
+
+    def _is_full(self) -> bool:
+        return int(self._held["size"].sum()) > self._limit
 
 
 def _bounded(texts: Iterable[str]) -> Iterator[str]:

@@ -3,6 +3,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -14,7 +15,7 @@ from tokenizers import pre_tokenizers
 from corpus_platform.config import SPECIAL_TOKENS
 from corpus_platform.errors import SettingsError
 from corpus_platform.tokenization import training
-from corpus_platform.tokenization.training import choose_sample, fingerprint, train
+from corpus_platform.tokenization.training import Chosen, Sample, fingerprint, train
 from corpus_platform_tests.tokenization.trained import EOS, trained
 
 TIES = [
@@ -147,6 +148,33 @@ def obvious_sample(sizes: dict[int, int], limit: int, seed: int) -> set[int]:
     return chosen
 
 
+Document = tuple[int, int]  # of which digest, and bytes
+
+
+def sampled(parts: Sequence[Sequence[Document]], *, limit: int, seed: int) -> Chosen:
+    """Offer documents in parts, under their numbers in order; those of part n are of shard n."""
+    sample, offered = Sample(limit_bytes=limit, seed=seed), 0
+    for number, part in enumerate(parts):
+        digests = np.frombuffer(b"".join(digest(i) for i, _ in part), np.uint8).reshape(-1, 32)
+        places = [(number, offered + i) for i in range(len(part))]
+        sizes = np.array([size for _, size in part], dtype=np.int64)
+        sample.offer(digests, sizes, np.array(places, dtype=np.int64).reshape(-1, 2))
+        offered += len(part)
+    return sample.chosen()
+
+
+def plain_sample(documents: Sequence[Document], *, limit: int, seed: int) -> list[int]:
+    """Return the numbers of the documents of a sample, all of them being held at once."""
+    words = np.frombuffer(b"".join(digest(i) for i, _ in documents), "<u8").reshape(-1, 4)
+    sizes = np.array([size for _, size in documents], dtype=np.int64)
+    key = np.frombuffer(hashlib.sha256(f"sample {seed}".encode()).digest(), dtype="<u8")
+    candidates = np.flatnonzero(sizes <= limit)
+    own = words[candidates]
+    ranks = own[:, 0] * (key[0] | np.uint64(1)) + own[:, 1] * (key[1] | np.uint64(1))
+    ranked = candidates[np.lexsort((*own.T, ranks))]
+    return sorted(ranked[np.cumsum(sizes[ranked]) <= limit].tolist())
+
+
 @given(
     st.lists(st.integers(0, 50), max_size=30), st.integers(1, 400), st.integers(0, 3), st.randoms()
 )
@@ -156,32 +184,56 @@ def test_the_sample_is_the_obvious_one_in_any_order_of_documents(
 ) -> None:
     numbers = list(range(len(sizes)))
     random.shuffle(numbers)
-    mask = choose_sample(
-        [digest(i) for i in numbers],
-        np.array([sizes[i] for i in numbers], dtype=np.int64),
-        limit_bytes=limit,
-        seed=seed,
-    )
-    chosen = {i for i, marked in zip(numbers, mask, strict=True) if marked}
+    found = sampled([[(i, sizes[i]) for i in numbers]], limit=limit, seed=seed)
+    chosen = {numbers[i] for i in found.places[:, 1].tolist()}
     assert chosen == obvious_sample(dict(enumerate(sizes)), limit, seed)
 
 
+# Few digests: many are equal, and of equal ones the first goes first.
+PARTS = st.lists(
+    st.lists(st.tuples(st.integers(0, 40), st.integers(0, 60)), max_size=30), max_size=12
+)
+
+
+@given(PARTS, st.integers(1, 1500), st.integers(0, 3), st.sampled_from([0, 1, 3, 1 << 16]))
+@settings(deadline=None, max_examples=300)
+def test_the_sample_is_that_of_all_documents_however_they_are_parted(
+    parts: list[list[Document]], limit: int, seed: int, together: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training, "_TOGETHER", together)
+        found = sampled(parts, limit=limit, seed=seed)
+    every = [document for part in parts for document in part]
+    assert found.places[:, 1].tolist() == plain_sample(every, limit=limit, seed=seed)
+    assert found.sizes.tolist() == [every[i][1] for i in found.places[:, 1].tolist()]
+
+
+def test_of_many_documents_no_more_are_held_than_the_sample_and_what_waits() -> None:
+    sample, rng = Sample(limit_bytes=100_000, seed=1), np.random.default_rng(1)  # 1,000 documents
+    for number in range(100):
+        places = np.stack([np.full(10_000, number), np.arange(10_000)], axis=1)
+        sizes = np.full(10_000, 100)
+        sample.offer(rng.integers(0, 256, (10_000, 32), np.uint8), sizes, places)
+        # 65,536 wait until they are sorted for the first time, and a part comes on top.
+        assert len(sample._held) + sum(map(len, sample._waiting)) < 76_600
+    assert len(sample.chosen().sizes) == 1000
+    # From then on those that wait are the lower ones: of 930,000 about 1,000 * ln(1,000,000/70,000).
+    assert sum(map(len, sample._waiting)) == 0
+
+
 def test_all_documents_are_taken_when_they_fit() -> None:
-    mask = choose_sample([digest(i) for i in range(3)], np.array([5, 3, 2]), limit_bytes=10, seed=1)
-    assert mask.tolist() == [True, True, True]
+    found = sampled([[(0, 5), (1, 3)], [(2, 2)]], limit=10, seed=1)
+    assert found.places.tolist() == [[0, 0], [0, 1], [1, 2]]
 
 
 def test_a_document_larger_than_the_limit_does_not_empty_the_sample() -> None:
     for seed in range(10):
-        mask = choose_sample(
-            [digest(i) for i in range(2)], np.array([11, 4]), limit_bytes=10, seed=seed
-        )
-        assert mask.tolist() == [False, True]
+        assert sampled([[(0, 11), (1, 4)]], limit=10, seed=seed).places.tolist() == [[0, 1]]
 
 
 def test_other_seeds_choose_other_documents() -> None:
-    digests, sizes = [digest(i) for i in range(1000)], np.ones(1000, dtype=np.int64)
-    masks = [choose_sample(digests, sizes, limit_bytes=500, seed=seed) for seed in range(4)]
-    assert [int(mask.sum()) for mask in masks] == [500] * 4
+    parts = [[(i, 1) for i in range(1000)]]
+    chosen = [set(sampled(parts, limit=500, seed=s).places[:, 1].tolist()) for s in range(4)]
+    assert [len(one) for one in chosen] == [500] * 4
     # Independent halves share 250 documents; 8 standard deviations are 63.
-    assert all(187 < int((a & b).sum()) < 313 for a, b in pairwise(masks))
+    assert all(187 < len(a & b) < 313 for a, b in pairwise(chosen))
