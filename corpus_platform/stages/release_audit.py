@@ -28,14 +28,16 @@ from corpus_platform.stages.release_in_force import DOCUMENTS, documents_to_matc
 from corpus_platform.stages.release_lines import ReleaseLines
 from corpus_platform.stages.release_order import order_numbers
 from corpus_platform.stages.release_sample import undecodable
+from corpus_platform.stages.release_vocabulary import Occurrences
 from corpus_platform.stages.tokenizer import TOKENIZER_FILE
 from corpus_platform.stages.uncleared import may_be_left_out
 from corpus_platform.storage.files import file_sha256
 from corpus_platform.storage.manifest import Json
+from corpus_platform.tokenization.byte_lengths import text_ids, text_lengths
 
-__all__ = ["DOCUMENTS", "measure_release"]
+__all__ = ["DOCUMENTS", "measure_release", "train_lines"]
 
-BLOCK_TOKENS = 1 << 22
+BLOCK_TOKENS = 1 << 18  # a count of larger ones takes longer, since they are in no cache
 
 
 def measure_release(
@@ -51,6 +53,8 @@ def measure_release(
     real = {base: len(bin_.tokens) - padding[base] for base, bin_ in bins.items()}
     others = set(project.shards()).difference(shards)
     left_out = {shard for shard in others if not may_be_left_out(project, shard)}
+    tokenizer = project.present("tokenizer", None).path(TOKENIZER_FILE).read_bytes()
+    occurrences = {BIN_NAMES["train"]: Occurrences(text_ids(tokenizer))}
     numbers: dict[str, float] = {
         "documents": lines.documents,
         "documents_differing": compared.differing + unknown,
@@ -58,13 +62,14 @@ def measure_release(
         "files_differing": _files_differing(folder, bins),
         "tokens_unaccounted": abs(sum(real.values()) - compared.tokens),
         "padding_tokens": sum(padding.values()),
-        "eos_count": sum(_eos_count(bin_) for bin_ in bins.values()),
+        "eos_count": sum(_eos_count(bins[base], occurrences.get(kind_of(base))) for base in bins),
         "shards_left_out": len(left_out.union(ledger["excluded"])),
         "shards": len(shards),
         "documents_in_force": documents_to_match(project, folder, ledger["excluded"]),
     }
     numbers |= _order(project, lines, _row_tokens(bins))
     numbers["undecodable"] = undecodable(project, bins, lines)
+    numbers |= occurrences[BIN_NAMES["train"]].numbers(text_lengths(tokenizer))
     length = project.settings.pack.sequence_length
     numbers |= {"sequence_length": length, **_windows(bins, length)}
     for split, name in BIN_NAMES.items():
@@ -89,13 +94,13 @@ def _order(project: Project, lines: ReleaseLines, row_tokens: int | None) -> dic
     """Return how random the order of the train files is."""
     shuffle = project.settings.shuffle
     return order_numbers(
-        partial(_train_lines, lines),
+        partial(train_lines, lines),
         row_tokens=row_tokens,
         chunk_tokens=shuffle.chunk_tokens if shuffle.unit == "chunks" else 0,
     )
 
 
-def _train_lines(lines: ReleaseLines, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
+def train_lines(lines: ReleaseLines, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
     """Yield columns of the lines of the train files in their order."""
     for file in lines.files:
         if file.startswith("train-"):
@@ -116,10 +121,14 @@ def _windows(bins: Mapping[str, TokenBin], length: int) -> dict[str, float]:
     }
 
 
-def _eos_count(bin_: TokenBin) -> int:
+def _eos_count(bin_: TokenBin, occurrences: Occurrences | None) -> int:
+    """Count the end tokens of a file, and all others where that is wanted."""
     count, eos = 0, bin_.header.eos_id
-    for start in range(0, 0 if eos is None else len(bin_.tokens), BLOCK_TOKENS):
-        count += int(np.count_nonzero(bin_.tokens[start : start + BLOCK_TOKENS] == eos))
+    for start in range(0, len(bin_.tokens), BLOCK_TOKENS):
+        tokens = bin_.tokens[start : start + BLOCK_TOKENS]
+        count += 0 if eos is None else int(np.count_nonzero(tokens == eos))
+        if occurrences is not None:
+            occurrences.add(tokens)
         bin_.forget()
     return count
 

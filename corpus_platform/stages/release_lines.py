@@ -18,7 +18,7 @@ __all__ = ["ReleaseLines", "held_lines"]
 
 COLUMNS = ("start", "tokens", "shard", "row", "offset")
 READ_ROWS = 1 << 16
-HELD_LINES, PASSES = 1 << 20, 8
+HELD_LINES, PASSES = 1 << 18, 8
 
 
 def held_lines(lines: int) -> int:
