@@ -362,6 +362,25 @@ def _windows(numbers: Numbers, _: ChecksSettings) -> Finding:
     return Finding("windows", count == 0, reason, value=count, limit=0.0, warns=count > 0)
 
 
+def _vocabulary(numbers: Numbers, _: ChecksSettings) -> Finding:
+    """Warn: what was planned with the vocabulary asked for, such as embeddings, has another size."""
+    size, asked = numbers["vocab_size"], numbers["vocab_size_asked"]
+    words = [f"{size:,.0f} tokens of {asked:,.0f} asked for"]
+    if "sample_bytes" in numbers:  # not measured of tokenizers that are older than this gate
+        words[0] += (
+            f", trained on {numbers['sample_bytes']:,.0f} bytes in"
+            f" {numbers['sample_documents']:,.0f} documents"
+            f" (tokenizer.sample_bytes: {numbers['sample_bytes_asked']:,.0f})"
+        )
+    if size < asked:
+        words.append(
+            "for more raise tokenizer.sample_bytes where the corpus has more text for training, or"
+            " add documents; else ask for fewer (tokenizer.vocab_size)"
+        )
+    few, missing = size < asked, max(0.0, asked - size)
+    return Finding("vocabulary", not few, "; ".join(words), value=missing, limit=0.0, warns=few)
+
+
 def _not_empty(numbers: Numbers, checks: ChecksSettings) -> Finding:
     documents, kept = numbers["documents"], numbers["kept"]
     reason = f"{kept:,.0f} documents out of {documents:,.0f}"
@@ -569,6 +588,11 @@ GATES: dict[str, tuple[Gate, ...]] = {
             "literals_encoded",
             "texts that spell a special token become one",
             "Text that spells a special token is encoded as text.",
+        ),
+        Gate(
+            "vocabulary",
+            "It has as many tokens as were asked for; with fewer it warns.",
+            _vocabulary,
         ),
     ),
     "packed_bins": (

@@ -491,6 +491,7 @@ WITHOUT_FILES = {
     ("dedup_clusters", "verdicts"),  # another artifact
     ("dedup_clusters", "canaries"),  # a band that is not searched
     ("dedup_clusters", "uncleared"),  # a limit that was lowered
+    ("tokenizer", "vocabulary"),  # a sample too small for what is asked for
     ("packed_bins", "no_loss_ranges"),  # what a record says
     ("packed_bins", "utilisation"),  # a strategy that leaves rows empty
     ("shuffled_bins", "windows"),  # a corpus too small for one

@@ -520,3 +520,37 @@ def test_records_with_bad_ranges_are_named_in_the_order_of_the_shard() -> None:
         f"{said}; in records 2026-40/b:c.jsonl:4 (2), 2026-40/b:c.jsonl:35 (6) and others"
     )
     assert not reason({**named, "bad_no_loss_ranges/2026-40/b:c.jsonl:5": 1.0}).endswith("others")
+
+
+VOCABULARY = {"sample_bytes": 48_000.0, "sample_documents": 12.0, "sample_bytes_asked": 50_000.0}
+
+
+@pytest.mark.parametrize(
+    ("size", "asked", "sample", "words"),
+    [
+        (
+            32_000.0,
+            32_000.0,
+            VOCABULARY,
+            "32,000 tokens of 32,000 asked for, trained on 48,000 bytes in 12 documents"
+            " (tokenizer.sample_bytes: 50,000)",
+        ),
+        (
+            2_345.0,
+            32_000.0,
+            VOCABULARY,
+            "2,345 tokens of 32,000 asked for, trained on 48,000 bytes in 12 documents"
+            " (tokenizer.sample_bytes: 50,000); for more raise tokenizer.sample_bytes where the corpus"
+            " has more text for training, or add documents; else ask for fewer (tokenizer.vocab_size)",
+        ),
+        (32_000.0, 32_000.0, {}, "32,000 tokens of 32,000 asked for"),
+    ],
+    ids=["enough", "too few", "older than the gate"],
+)
+def test_a_smaller_vocabulary_than_asked_for_is_told_and_blocks_nothing(
+    size: float, asked: float, sample: Mapping[str, float], words: str
+) -> None:
+    numbers = {"vocab_size": size, "vocab_size_asked": asked, **sample}
+    found = _judged(numbers, asset="tokenizer", partition=None)["vocabulary"]
+    assert (found.passed, found.warns, found.blocks) == (size == asked, size < asked, False)
+    assert (found.reason, found.value, found.limit) == (words, asked - size, 0)

@@ -146,6 +146,9 @@ def _audit(project: Project, _: str | None, folder: Path, ledger: Json) -> dict[
     return {
         "vocab_size": found.vocab_size,
         "vocab_size_asked": ledger["vocab_size_asked"],
+        "sample_documents": ledger["sample_documents"],
+        "sample_bytes": ledger["sample_bytes"],
+        "sample_bytes_asked": project.settings.tokenizer.sample_bytes,
         "texts": found.texts,
         "round_trip_failures": found.round_trip_failures + len(found.hostile_failures),
         "special_tokens_missing": len(found.missing_special_tokens),

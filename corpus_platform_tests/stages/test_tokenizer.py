@@ -8,6 +8,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from corpus_platform.errors import Uncleared
+from corpus_platform.planner import survey
 from corpus_platform.settings_file import load_settings
 from corpus_platform.stages.chain import open_project
 from corpus_platform.stages.project import Project
@@ -85,6 +86,13 @@ def test_a_small_corpus_yields_a_smaller_vocabulary_than_asked_and_says_so(
     assert 267 < ledger["vocab_size"] < 9000
     assert ledger["vocab_size_asked"] == 9000
     assert not any(f.blocks for f in report.findings)
+    found = next(f for f in report.findings if f.gate == "vocabulary")
+    assert found.warns
+    assert f"trained on {ledger['sample_bytes']:,} bytes in" in found.reason
+    assert "(tokenizer.sample_bytes: 3,000)" in found.reason
+    state = survey(open_project(load_settings(finished))).of("tokenizer")
+    assert state.state == "current"
+    assert state.reason.startswith("vocabulary: ")
 
 
 def test_new_documents_never_train_it_again(project: Project, finished: Path) -> None:
