@@ -22,7 +22,6 @@ __all__ = ["cores", "die_with_parent", "map_pieces", "worth"]
 Piece = TypeVar("Piece")
 Result = TypeVar("Result")
 _PR_SET_PDEATHSIG = 1
-_AHEAD = 8  # pieces for each worker that are given out, done or not
 
 
 def cores() -> int:
@@ -44,11 +43,13 @@ def map_pieces(
     *,
     workers: int,
     threads: bool = False,
+    ahead: int = 8,
 ) -> Iterator[Result]:
     """Yield function(piece) for each piece, in order; `workers` 1 stays in this process and thread.
 
     The function and the pieces must be picklable, or with `threads` safe to call side by side.
-    Results wait for their turn, a few for each worker: whoever takes them slowly holds up the rest.
+    For each worker `ahead` pieces are given out, done or not: whoever takes results slowly holds up
+    the rest.
     """
     workers = min(workers, len(pieces))
     if workers <= 1:
@@ -59,7 +60,7 @@ def map_pieces(
         try:
             for piece in pieces:
                 waiting.append(pool.submit(function, piece))
-                if len(waiting) >= workers * _AHEAD:
+                if len(waiting) >= workers * ahead:
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()

@@ -98,12 +98,13 @@ def test_an_error_in_a_thread_comes_out_as_it_was_raised() -> None:
         next(results)
 
 
-def test_work_goes_no_further_ahead_than_its_results_are_taken() -> None:
+@pytest.mark.parametrize("ahead", [2, 8])
+def test_work_goes_no_further_ahead_than_its_results_are_taken(ahead: int) -> None:
     begun = []
-    results = map_pieces(begun.append, range(500), workers=2, threads=True)
+    results = map_pieces(begun.append, range(500), workers=2, threads=True, ahead=ahead)
     next(results)
     time.sleep(0.2)
-    assert 2 <= len(begun) <= 2 * 8
+    assert 2 <= len(begun) <= 2 * ahead
     assert list(results) == [None] * 499
     assert sorted(begun) == list(range(500))
 
