@@ -28,12 +28,15 @@ class Sealing:
         self._pool = ThreadPoolExecutor(workers) if workers > 1 else None
         self._reached = [SimpleQueue[Filled | None]() for _ in files]
         self._followed = list[Future[None]]()
+        self._stopped = False
 
     def reach(self, number: int, filled: Filled) -> None:
         """Hear that the first tokens and entries of a file are written, and all files before it."""
         if self._pool is None:
             self._seals[number].reach(filled.tokens, filled.entries)
             return
+        if self._followed and self._followed[-1].done():
+            self._followed[-1].result()  # it has no end before ours but an error
         for begun in range(len(self._followed), number + 1):
             self._end(begun - 1)
             self._followed.append(self._pool.submit(self._follow, begun))
@@ -44,7 +47,7 @@ class Sealing:
             self._reached[number].put(None)
 
     def _follow(self, number: int) -> None:
-        while (filled := self._reached[number].get()) is not None:
+        while (filled := self._reached[number].get()) is not None and not self._stopped:
             self._seals[number].reach(filled.tokens, filled.entries)
 
     def headers(self, documents: Sequence[int], padding: Sequence[int]) -> list[Header]:
@@ -66,6 +69,7 @@ class Sealing:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._stopped = kind is not None  # much may be waiting, of which nobody wants the hash
         if self._pool is not None:
             self._end(len(self._followed) - 1)
             self._pool.shutdown(wait=True, cancel_futures=True)

@@ -1,6 +1,8 @@
 """Hashes follow the files that are written, and nothing goes on after an error."""
 
 import threading
+import time
+from concurrent.futures import wait
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +10,7 @@ import pytest
 
 from corpus_platform.errors import StorageError
 from corpus_platform.formats.slices import Slices
-from corpus_platform.formats.token_bin_parts import TokenBinParts
+from corpus_platform.formats.token_bin_parts import PartsSeal, TokenBinParts
 from corpus_platform.formats.token_bin_writer import Policy
 from corpus_platform.packing.placement import Filled
 from corpus_platform.stages.shuffle_sealing import Sealing
@@ -63,3 +65,40 @@ def test_an_error_in_the_block_ends_all_threads(tmp_path: Path) -> None:
         failing()
     assert not _threads()
     assert not list(tmp_path.glob("*.json"))
+
+
+def test_an_error_of_a_thread_ends_the_block_and_not_only_what_comes_after_it(
+    tmp_path: Path,
+) -> None:
+    files = _files(tmp_path, 1)
+    files[0].path("bin").unlink()
+    with Sealing(files, workers=2) as sealing:
+        sealing.reach(0, Filled(1, 1))
+        wait(sealing._followed, timeout=30)
+        with pytest.raises(StorageError, match=r"train-00000\.bin"):
+            sealing.reach(0, Filled(4, 2))
+
+
+def test_an_error_in_the_block_waits_for_no_hash_that_is_still_to_be_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, taken, begun = _files(tmp_path, 1), [], threading.Event()
+
+    def reach(*given: object) -> None:
+        begun.set()
+        taken.append(given)
+        time.sleep(0.05)
+
+    monkeypatch.setattr(PartsSeal, "reach", reach)
+
+    def failing() -> None:
+        with Sealing(files, workers=2) as sealing:
+            for _ in range(200):
+                sealing.reach(0, Filled(4, 2))
+            assert begun.wait(30)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        failing()
+    assert len(taken) < 100
+    assert not _threads()
