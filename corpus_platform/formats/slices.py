@@ -9,10 +9,11 @@ import errno
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
-__all__ = ["Slices", "write_slices"]
+__all__ = ["Slices", "write_array", "write_slices"]
 
 _PER_CALL = 1024  # IOV_MAX of Linux and macOS
 
@@ -36,13 +37,26 @@ class Slices:
 
         Raises IndexError where one reaches out of it.
         """
-        values, size = np.ascontiguousarray(values), values.itemsize
-        if len(starts) and not (
-            starts.min() >= 0 <= lengths.min() and (starts + lengths).max() <= len(values)
-        ):
-            raise IndexError(f"a slice reaches out of the {len(values)} values")
-        addresses = np.uint64(values.ctypes.data) + (starts * size).astype(np.uint64)
-        return cls((values,), addresses, lengths * size)
+        return cls.cut_from([values], 0, starts, lengths)
+
+    @classmethod
+    def cut_from(
+        cls,
+        arrays: Sequence[np.ndarray],
+        which: np.ndarray | int,
+        starts: np.ndarray,
+        lengths: np.ndarray,
+    ) -> "Slices":
+        """Return slices of several arrays of one type: `which` says in which of them each lies."""
+        arrays = tuple(np.ascontiguousarray(values) for values in arrays)
+        room = np.array([len(values) for values in arrays])[which]
+        out = (starts < 0) | (lengths < 0) | (starts + lengths > room)
+        if out.any():
+            room = np.broadcast_to(room, out.shape)[out][0]
+            raise IndexError(f"a slice reaches out of the {room} values")
+        size = arrays[0].itemsize
+        begins = np.array([values.ctypes.data for values in arrays], np.uint64)[which]
+        return cls(arrays, begins + (starts * size).astype(np.uint64), lengths * size)
 
     @classmethod
     def joined(cls, parts: Sequence["Slices"]) -> "Slices":
@@ -69,6 +83,15 @@ def _pwritev() -> "ctypes._NamedFuncPointer":
 _PWRITEV = _pwritev()
 
 
+def write_array(path: Path, values: np.ndarray) -> None:
+    """Write an array to a new file; raise OSError where that fails.
+
+    `ndarray.tofile` loses up to 4096 bytes on a full disk and says nothing.
+    """
+    with path.open("wb") as file:
+        write_slices(file.fileno(), Slices.whole(values), 0)
+
+
 def write_slices(descriptor: int, slices: Slices, offset: int) -> None:
     """Write slices one after the other from a byte of a file on; raise OSError where that fails."""
     vector = np.column_stack((slices.addresses, slices.sizes.astype(np.uint64)))
@@ -82,4 +105,6 @@ def write_slices(descriptor: int, slices: Slices, offset: int) -> None:
         written = _PWRITEV(descriptor, part.ctypes.data, len(part), offset + done)
         if written < 0 and (number := ctypes.get_errno()) != errno.EINTR:
             raise OSError(number, os.strerror(number))
+        if not written:  # some file systems say so where there is no room
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         done += max(written, 0)

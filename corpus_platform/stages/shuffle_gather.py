@@ -1,6 +1,6 @@
 """Second pass of the shuffle: a range of keys, from every shard, sorted and written to its place.
 
-The tokens of a range are mapped and never copied; ranges are independent of each other, since where
+Long pieces of tokens are mapped and never copied; ranges are independent of each other, since where
 each unit goes has been settled from keys and lengths before.
 """
 
@@ -21,14 +21,17 @@ from corpus_platform.stages.shuffle_scratch import (
     COUNTED,
     ENDS,
     ENDS_DTYPE,
+    IDS,
+    LINE,
     LINES,
+    LONG,
     LOSS,
     PIECES,
     TOKENS,
     UNIT,
     UNITS,
+    collected,
     mapped,
-    mapped_lines,
     ranges,
 )
 
@@ -59,51 +62,99 @@ class Gathered(NamedTuple):
     lines: list[pa.Table]
 
 
-class _Held(NamedTuple):
-    """What each unit of a range has, shard after shard; entries and lines follow each other alike."""
+class _Range(NamedTuple):
+    """The units of a range, shard after shard; only shards that have some are here.
 
+    `begin` and `end` are records of the shards: what is theirs in the range lies between. `shard`
+    is the place in these of each unit's shard, `inside` the tokens of its shard before it, and
+    `units` has the "key" of each and how much it has of what COUNTED names.
+    """
+
+    folders: list[Path]
+    numbers: np.ndarray  # of the shards, among all
+    begin: np.ndarray
+    end: np.ndarray
+    shard: np.ndarray
+    inside: np.ndarray
     units: dict[str, np.ndarray]
+
+    @property
+    def order(self) -> np.ndarray:
+        """The order of the units in the release."""
+        # Shards come in the order of their names, their units by key and row: equal keys stay so.
+        return np.argsort(self.units["key"], kind="stable")
+
+    def read(self, name: str, dtype: np.dtype, by: str) -> np.ndarray:
+        """Read what the units have of a file that has a value for each of what is counted."""
+        first = self.begin[by]
+        return collected(self.folders, name, dtype, first, self.end[by] - first)
+
+
+class _Lines(NamedTuple):
+    """The lines of units: `at` is where each stands in the records."""
+
+    records: np.ndarray
+    at: np.ndarray
+    ids: pa.Array
+    shard: np.ndarray
+
+
+class _Held(NamedTuple):
+    """What each unit of a range has; entries and lines follow each other as the units do."""
+
     tokens: Slices
     loss: Slices | None
     ends: np.ndarray
     pieces: np.ndarray | None
-    lines: pa.Table
+    lines: _Lines
 
 
 def sorted_units(
     folders: Sequence[Path], first: np.ndarray, after: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """Return what each unit of a range has, "key" and by the names of COUNTED, in the order of the release."""
-    units = _units(_records(folders, first, after))
-    order = _order(units)
-    return {name: values[order] for name, values in units.items()}
+    """Return what each unit of a range has, by the names of COUNTED, in the order of the release."""
+    found = _range(folders, first, after)
+    order = found.order
+    return {name: found.units[name][order] for name in COUNTED}
 
 
-def _records(folders: Sequence[Path], first: np.ndarray, after: np.ndarray) -> list[np.ndarray]:
-    """Return the records of a range, those of each shard with one more behind them."""
-    return [
-        mapped(folder / UNITS, UNIT, a, b - a + 1)
-        for folder, a, b in zip(folders, first.tolist(), after.tolist(), strict=True)
-    ]
+def _range(folders: Sequence[Path], first: np.ndarray, after: np.ndarray) -> _Range:
+    numbers = np.flatnonzero(after > first)
+    chosen, count = [folders[i] for i in numbers.tolist()], (after - first)[numbers]
+    records = collected(chosen, UNITS, UNIT, first[numbers], count + 1)
+    at, begin, end = _places(count)
+    units = {name: records[name][at + 1] - records[name][at] for name in COUNTED}
+    shard = np.repeat(np.arange(len(chosen)), count)
+    return _Range(
+        chosen,
+        numbers,
+        records[begin],
+        records[end],
+        shard,
+        inside=records["token"][at] - records["token"][begin][shard],
+        units={"key": records["key"][at], **units},
+    )
 
 
-def _units(records: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
-    counts = {name: np.concatenate([np.diff(part[name]) for part in records]) for name in COUNTED}
-    return {"key": np.concatenate([part["key"][:-1] for part in records]), **counts}
+def _places(count: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return where records stand that were read with one more behind those of each shard.
 
-
-def _order(units: dict[str, np.ndarray]) -> np.ndarray:
-    # Shards come in the order of their names, their units by key and row: equal keys stay so.
-    return np.argsort(units["key"], kind="stable")
+    Of all but those behind, and the first and last of each shard.
+    """
+    end = np.cumsum(count + 1) - 1
+    behind = np.zeros(int((count + 1).sum()), np.bool_)
+    behind[end] = True
+    return np.flatnonzero(~behind), end - count, end
 
 
 def gather(task: Gather) -> Gathered:
     """Write a range of units to their places."""
     if not task.runs:
         return Gathered(0, [], [])
-    held = _held(task)
-    order, units = _order(held.units), held.units
+    found = _range(task.folders, task.first, task.after)
+    held, order, units = _held(task, found), found.order, found.units
     entry, line = (np.append(0, np.cumsum(units[name])) for name in ("entry", "line"))
+    shards = pa.array(task.shards)
     reached, tables = [], []
     for run in task.runs:
         chosen = order[run.first : run.after]
@@ -121,65 +172,70 @@ def gather(task: Gather) -> Gathered:
         end = Filled(run.token + int(tokens.sum()), run.entry + len(moved))
         reached.append((run.file, end))
         begins = np.repeat(begin + run.token, units["line"][chosen])
-        lines = held.lines.take(ranges(line, chosen))
-        tables.append(_placed(lines, begins, bin_file(file.name), task.shards))
+        lines = ranges(line, chosen)
+        tables.append(_placed(held.lines, lines, begins, bin_file(file.name), shards))
     return Gathered(int(units["token"].sum()), reached, tables)
 
 
-def _placed(lines: pa.Table, begins: np.ndarray, file: str, shards: Sequence[str]) -> pa.Table:
+def _placed(
+    lines: _Lines, chosen: np.ndarray, begins: np.ndarray, file: str, shards: pa.Array
+) -> pa.Table:
     """Return lines with the names of their file and shard, and their place in that file."""
-    columns = {name: lines[name] for name in ("tokens", "row", "id", "offset")}
-    columns["start"] = pa.array(lines["start"].to_numpy() + begins)
-    numbers = lines["shard"].combine_chunks()
-    columns["shard"] = pa.DictionaryArray.from_arrays(numbers, pa.array(shards))
+    at = lines.at[chosen]
+    columns = {name: pa.array(lines.records[name][at]) for name in ("tokens", "row", "offset")}
+    columns["start"] = pa.array(lines.records["start"][at] + begins)
+    columns["id"] = lines.ids.take(pa.array(chosen))
+    columns["shard"] = pa.DictionaryArray.from_arrays(pa.array(lines.shard[chosen]), shards)
     files = pa.array(np.zeros(len(begins), np.int32))
     columns["file"] = pa.DictionaryArray.from_arrays(files, pa.array([file]))
     return pa.table(columns)
 
 
-def _held(task: Gather) -> _Held:
-    records = _records(task.folders, task.first, task.after)
-    found = [i for i, part in enumerate(records) if len(part) > 1]
-    masked = any(file.masked for file in task.files)
-    vocab_size = task.files[0].policy.vocab_size
-    tokens, loss, ends, pieces, lines = [], [], [], [], []
-    for i in found:
-        folder, part = task.folders[i], records[i]
-        tokens.append(_slices(folder / TOKENS, id_dtype(vocab_size), part))
-        if masked:
-            loss.append(_loss(folder / LOSS, part))
-        first, count = int(part["entry"][0]), int(part["entry"][-1] - part["entry"][0])
-        ends.append(mapped(folder / ENDS, ENDS_DTYPE, first, count))
-        if task.files[0].row_tokens:
-            pieces.append(mapped(folder / PIECES, PIECE_DTYPE, first, count))
-        lines.append(_lines(folder / LINES, part, i))
+def _held(task: Gather, found: _Range) -> _Held:
+    masked = any(task.files[run.file].masked for run in task.runs)
+    stored = found.end["masked"] > found.begin["masked"]
+    rows = task.files[0].row_tokens is not None
     return _Held(
-        _units(records),
-        Slices.joined(tokens),
-        Slices.joined(loss) if masked else None,
-        np.concatenate([np.zeros(0, ENDS_DTYPE), *ends]),
-        np.concatenate(pieces) if pieces else None,
-        pa.concat_tables(lines).combine_chunks(),
+        _slices(
+            found, TOKENS, id_dtype(task.files[0].policy.vocab_size), stored=np.ones_like(stored)
+        ),
+        _slices(found, LOSS, np.dtype("u1"), stored=stored) if masked else None,
+        found.read(ENDS, ENDS_DTYPE, "entry"),
+        found.read(PIECES, PIECE_DTYPE, "entry") if rows else None,
+        _lines(found),
     )
 
 
-def _slices(path: Path, dtype: np.dtype, part: np.ndarray) -> Slices:
-    """Return the values of each unit of a shard."""
-    first = int(part["token"][0])
-    values = mapped(path, dtype, first, int(part["token"][-1]) - first)
-    return Slices.cut(values, part["token"][:-1] - first, np.diff(part["token"]))
+def _slices(found: _Range, name: str, dtype: np.dtype, *, stored: np.ndarray) -> Slices:
+    """Return the values of each unit, one after the other; ones for shards where none are stored."""
+    first, count = found.begin["token"], found.end["token"] - found.begin["token"]
+    long = stored & (count * dtype.itemsize >= LONG)
+    short = stored & ~long
+    chosen = [folder for folder, wanted in zip(found.folders, short, strict=True) if wanted]
+    arrays = [collected(chosen, name, dtype, first[short], count[short])]
+    for i in np.flatnonzero(long).tolist():
+        arrays.append(mapped(found.folders[i] / name, dtype, int(first[i]), int(count[i])))
+    which = np.where(long, np.cumsum(long), 0)
+    begin = np.where(short, np.cumsum(count * short) - count, 0)
+    starts, lengths = found.inside + begin[found.shard], found.units["token"]
+    if not stored.all():
+        of_ones = ~stored[found.shard]
+        starts = np.where(of_ones, 0, starts)
+        which = np.where(stored, which, len(arrays))
+        arrays.append(np.ones(int(lengths[of_ones].max()), dtype))
+    return Slices.cut_from(arrays, which[found.shard], starts, lengths)
 
 
-def _loss(path: Path, part: np.ndarray) -> Slices:
-    if path.exists():
-        return _slices(path, np.dtype("u1"), part)
-    lengths = np.diff(part["token"])
-    ones = np.ones(int(lengths.max()), np.uint8)
-    return Slices.cut(ones, np.zeros(len(lengths), np.int64), lengths)
-
-
-def _lines(path: Path, part: np.ndarray, number: int) -> pa.Table:
-    """Return the lines of a shard, with its number."""
-    first, count = int(part["line"][0]), int(part["line"][-1] - part["line"][0])
-    shard = pa.array(np.full(count, number, np.int32))
-    return mapped_lines(path, first, count).append_column("shard", shard)
+def _lines(found: _Range) -> _Lines:
+    first, count = found.begin["line"], found.end["line"] - found.begin["line"]
+    records = collected(found.folders, LINES, LINE, first, count + 1)
+    at, begin, end = _places(count)
+    before = records["id"]
+    ids = collected(found.folders, IDS, np.dtype("u1"), before[begin], before[end] - before[begin])
+    ends = np.append(0, np.cumsum(before[at + 1] - before[at]))
+    return _Lines(
+        records,
+        at,
+        pa.LargeStringArray.from_buffers(len(at), pa.py_buffer(ends), pa.py_buffer(ids)),
+        np.repeat(found.numbers.astype(np.int32), count),
+    )

@@ -13,13 +13,15 @@ import numpy as np
 import polars as pl
 
 from corpus_platform.errors import StorageError
-from corpus_platform.formats.slices import Slices, write_slices
+from corpus_platform.formats.slices import Slices, write_array, write_slices
 from corpus_platform.formats.token_bin import TokenBin, open_token_bin
 from corpus_platform.packing.shuffle import document_keys
 from corpus_platform.stages.bins_writing import bin_file
 from corpus_platform.stages.shuffle_scratch import (
     ENDS,
     ENDS_DTYPE,
+    IDS,
+    LINE,
     LINES,
     LOSS,
     PIECES,
@@ -61,14 +63,15 @@ def scatter(task: Scatter) -> int:
     keys = document_keys(task.seed, task.shard, units.number)
     order = np.argsort(keys, kind="stable")
     folder = task.target.with_name(f"{task.target.name}.part")
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
     try:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
         _write(folder, task, bin_, lines, units, order)
-        _table(units, keys, _masked(bin_, units), order).tofile(folder / UNITS)
+        write_array(folder / UNITS, _table(units, keys, _masked(bin_, units), order))
+        os.rename(folder, task.target)  # its name says from now on that all is there
     except OSError as error:
+        shutil.rmtree(folder, ignore_errors=True)  # a full disk is not the place to leave it
         raise StorageError(f"{folder}: cannot be written: {error}") from error
-    os.rename(folder, task.target)  # its name says from now on that all is there
     return len(bin_.tokens)
 
 
@@ -98,13 +101,12 @@ def _write(
         loss = np.ones(len(bin_.tokens), np.uint8) if bin_.loss is None else bin_.loss
         _write_units(folder / LOSS, loss, units, order, fill=0)
     line, entry = ranges(units.line, order), ranges(units.entry, order)
-    oldest = pl.CompatLevel.oldest()  # of texts in one buffer
-    _moved_lines(lines, units, line).write_ipc(folder / LINES, compat_level=oldest)
-    units.entry_end[entry].astype(ENDS_DTYPE).tofile(folder / ENDS)
+    _write_lines(folder, lines, units, line)
+    write_array(folder / ENDS, units.entry_end[entry].astype(ENDS_DTYPE))
     if units.pieces is not None:
         pieces = units.pieces[entry]
         pieces["document"] += np.where(pieces["document"] < 0, 0, task.documents_before)
-        pieces.tofile(folder / PIECES)
+        write_array(folder / PIECES, pieces)
 
 
 def _table(units: Units, keys: np.ndarray, masked: np.ndarray, order: np.ndarray) -> np.ndarray:
@@ -149,12 +151,14 @@ def _write_units(
         write_slices(file.fileno(), slices, 0)
 
 
-def _moved_lines(lines: pl.DataFrame, units: Units, line: np.ndarray) -> pl.DataFrame:
-    """Return the lines of units in their new order, each with its place in its unit."""
-    return lines[units.line_of[line]].select(
-        pl.Series("start", units.line_start[line]),
-        pl.Series("tokens", units.line_tokens[line]),
-        "row",
-        "id",
-        pl.Series("offset", units.line_offset[line]),
-    )
+def _write_lines(folder: Path, lines: pl.DataFrame, units: Units, line: np.ndarray) -> None:
+    """Write the lines of units in their new order, each with its place in its unit."""
+    moved = lines.select("row", "id")[units.line_of[line]]
+    table: np.ndarray = np.zeros(len(line) + 1, LINE)
+    table["start"][:-1] = units.line_start[line]
+    table["tokens"][:-1] = units.line_tokens[line]
+    table["row"][:-1] = moved["row"].to_numpy()
+    table["offset"][:-1] = units.line_offset[line]
+    np.cumsum(moved["id"].str.len_bytes().to_numpy(), out=table["id"][1:], dtype=np.int64)
+    write_array(folder / LINES, table)
+    (folder / IDS).write_text(moved["id"].str.join("")[0], encoding="utf-8", newline="")

@@ -25,7 +25,7 @@ from corpus_platform.formats.token_bin_writer import Policy
 from corpus_platform.packing.placement import Filled, Placement, Run
 from corpus_platform.stages.shuffle_gather import Gather, gather, sorted_units
 from corpus_platform.stages.shuffle_scatter import Scatter, scatter
-from corpus_platform.stages.shuffle_scratch import COUNTED, TOKENS, UNIT, UNITS, mapped
+from corpus_platform.stages.shuffle_scratch import COUNTED, TOKENS, UNIT, size_of, units_in
 from corpus_platform.stages.shuffle_sealing import Sealing
 from corpus_platform.stages.shuffle_units import Level
 from corpus_platform.stages.tables import TableWriter
@@ -33,6 +33,7 @@ from corpus_platform.stages.tables import TableWriter
 __all__ = ["LinesWriter", "PackedShard", "Shuffle", "Shuffled", "scatters", "shuffle_split"]
 
 MAX_BITS = 12
+AHEAD = 2  # ranges for each writer: their lines wait in memory for the table of documents
 GROUP_ROWS = 1 << 16  # of the table of documents, however the ranges are cut
 
 
@@ -132,7 +133,8 @@ def shuffle_split(
     ranges = _gathers(tasks, plan, files)
     with Sealing(files, workers=how.workers) as sealing:
         # A hash takes as long as the writing: one worker has that to do.
-        for done in map_pieces(gather, ranges, workers=max(1, how.workers - 1), threads=True):
+        writers = max(1, how.workers - 1)
+        for done in map_pieces(gather, ranges, workers=writers, threads=True, ahead=AHEAD):
             for number, filled in done.reached:
                 sealing.reach(number, filled)
             for table in done.lines:
@@ -222,21 +224,20 @@ def _ranges(folders: Sequence[Path], bits: int) -> tuple[np.ndarray, np.ndarray]
     """Return where ranges of keys with the same first bits begin in each shard, and what they have."""
     borders = np.arange(1 << bits, dtype=np.uint64)
     borders = borders << np.uint64(64 - bits) if bits else borders
-    begins = []
+    begins = np.zeros((len(folders), len(borders) + 1), np.int64)
     totals: np.ndarray = np.zeros(len(borders), UNIT)
-    for folder in folders:
-        count = (folder / UNITS).stat().st_size // UNIT.itemsize - 1
-        records = mapped(folder / UNITS, UNIT, 0, count + 1)
-        begin = np.append(np.searchsorted(records["key"][:-1], borders), count)
+    for folder, begin in zip(folders, begins, strict=True):
+        records = units_in(folder)
+        begin[:-1] = np.searchsorted(records["key"][:-1], borders)
+        begin[-1] = len(records) - 1
         for name in COUNTED:
             totals[name] += np.diff(records[name][begin])
-        begins.append(begin)
-    return np.array(begins), totals
+    return begins, totals
 
 
 def _bits(folders: Sequence[Path], bucket_bytes: int) -> int:
     """Return how many first bits of a key make ranges of at most about so many bytes."""
-    total = sum((folder / TOKENS).stat().st_size for folder in folders)
+    total = sum(size_of(folder / TOKENS) for folder in folders)
     return min(MAX_BITS, (max(total - 1, 0) // bucket_bytes).bit_length())
 
 

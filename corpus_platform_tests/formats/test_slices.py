@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpus_platform.formats import slices as slices_module
-from corpus_platform.formats.slices import Slices, write_slices
+from corpus_platform.formats.slices import Slices, write_array, write_slices
 
 
 def _written(path: Path, slices: Slices, offset: int = 0) -> bytes:
@@ -68,6 +68,16 @@ def test_a_slice_out_of_its_array_is_refused(start: int, length: int) -> None:
         Slices.cut(np.zeros(5), np.array([start]), np.array([length]))
 
 
+def test_slices_are_cut_from_several_arrays(tmp_path: Path) -> None:
+    arrays = [np.arange(5, dtype="<u4"), np.zeros(0, "<u4"), np.arange(70_000, 70_003, dtype="<u4")]
+    which, starts = np.array([2, 0, 2, 1]), np.array([1, 3, 0, 0])
+    slices = Slices.cut_from(arrays, which, starts, np.array([2, 2, 1, 0]))
+    found = np.frombuffer(_written(tmp_path / "f", slices), "<u4")
+    assert found.tolist() == [70_001, 70_002, 3, 4, 70_000]
+    with pytest.raises(IndexError, match="out of the 3 values"):
+        Slices.cut_from(arrays, which, starts, np.array([3, 2, 1, 0]))
+
+
 def test_a_write_that_takes_only_a_part_is_gone_on_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -106,3 +116,17 @@ def test_a_full_disk_is_an_error_of_the_system() -> None:
     with pytest.raises(OSError, match="No space left") as error, Path("/dev/full").open("wb") as file:  # fmt: skip
         write_slices(file.fileno(), Slices.whole(np.zeros(3000, "u1")), 0)
     assert error.value.errno == errno.ENOSPC
+
+
+@pytest.mark.parametrize("count", [1, 400, 3000])
+def test_an_array_on_a_full_disk_is_an_error_however_short(count: int) -> None:
+    with pytest.raises(OSError, match="No space left"):
+        write_array(Path("/dev/full"), np.zeros(count, "<i8"))
+
+
+def test_a_file_system_that_takes_nothing_and_says_nothing_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slices_module, "_PWRITEV", lambda *_: 0)
+    with pytest.raises(OSError, match="No space left"):
+        _written(tmp_path / "f", Slices.whole(np.zeros(3, "u1")))

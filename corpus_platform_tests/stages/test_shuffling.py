@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import resource
 import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,10 +19,10 @@ from corpus_platform.formats.token_bin_writer import Policy
 from corpus_platform.formats.token_rows import row
 from corpus_platform.packing.placement import Placement
 from corpus_platform.packing.shuffle import document_keys
-from corpus_platform.stages import shuffling
+from corpus_platform.stages import shuffle_gather, shuffling
 from corpus_platform.stages.bins_writing import Batch, Packing, write_bins
 from corpus_platform.stages.release_hashes import hashed, hashed_windows
-from corpus_platform.stages.shuffle_scatter import Scatter
+from corpus_platform.stages.shuffle_scatter import Scatter, scatter
 from corpus_platform.stages.shuffle_units import Level
 from corpus_platform.stages.shuffling import (
     LinesWriter,
@@ -113,11 +114,11 @@ def _hashes(folder: Path) -> dict[str, str]:
     return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in sorted(folder.iterdir())}
 
 
-def _documents(folder: Path, listed: pl.DataFrame) -> list[Document]:
+def _documents(folder: Path, listed: pl.DataFrame, dtype: str = "<u2") -> list[Document]:
     """Return every line of a table with its tokens and their mask, by numpy alone."""
     found = []
     for file, start, count, shard, number in listed.select("file", "start", "tokens", "shard", "row").iter_rows():  # fmt: skip
-        tokens = np.fromfile(folder / file, "<u2")[start : start + count]
+        tokens = np.fromfile(folder / file, dtype)[start : start + count]
         mask = (folder / file).with_suffix(".loss")
         loss = np.fromfile(mask, "u1") if mask.exists() else np.ones(10**6, np.uint8)
         found.append(
@@ -189,10 +190,10 @@ def test_headers_say_what_the_files_hash_to(workers: int, tmp_path: Path) -> Non
     assert list(hashes) == ["documents.parquet"]
 
 
-def _pieces(folder: Path, listed: pl.DataFrame) -> dict[tuple[str, int], tuple]:
+def _pieces(folder: Path, listed: pl.DataFrame, dtype: str = "<u2") -> dict[tuple[str, int], tuple]:
     whole: dict[tuple[str, int], tuple] = {}
     ordered = listed.sort("shard", "row", "offset")
-    for shard, number, tokens, mask in _documents(folder, ordered):
+    for shard, number, tokens, mask in _documents(folder, ordered, dtype):
         before = whole.get((shard, number), ((), ()))
         whole[shard, number] = (before[0] + tokens, before[1] + mask)
     return whole
@@ -204,11 +205,18 @@ def test_every_document_is_there_once_and_whole(
 ) -> None:
     shards = _pack(tmp_path / "packed", _corpus(), packing=packing, policy=policy)
     listed = _shuffle(tmp_path / "out", shards, _how(tmp_path / "s", unit, tokens))
-    packed = {}
-    for shard in shards:
-        packed |= _pieces(shard.folder, pl.read_parquet(shard.documents))
+    packed = _packed_pieces(shards)
     assert _pieces(tmp_path / "out", listed) == packed
     assert len(packed) == 65
+
+
+def _packed_pieces(
+    shards: Sequence[PackedShard], dtype: str = "<u2"
+) -> dict[tuple[str, int], tuple]:
+    packed = {}
+    for shard in shards:
+        packed |= _pieces(shard.folder, pl.read_parquet(shard.documents), dtype)
+    return packed
 
 
 def test_blocks_hold_neighbours_and_keep_the_last_of_a_shard(tmp_path: Path) -> None:
@@ -283,8 +291,87 @@ def test_what_lies_between_the_passes_and_was_cut_is_named(tmp_path: Path) -> No
     _shuffle(tmp_path / "out", shards, how)
     path = tmp_path / "s" / "train-000002" / "tokens"
     path.write_bytes(path.read_bytes()[:-2])
-    with pytest.raises(StorageError, match=r"train-000002/tokens: it ends at byte \d+; remove it"):
+    with pytest.raises(StorageError, match=r"train-000002/tokens: it ends at byte \d+; remove"):
         _shuffle(tmp_path / "again", shards, how)
+
+
+def test_a_shard_that_the_scratch_disk_has_no_room_for_leaves_nothing_there(
+    tmp_path: Path,
+) -> None:
+    """As much fits as the lines of 40 documents and their end, 40 bytes each, and not their units."""
+    documents = [np.array([i + 2], np.uint32) for i in range(40)]
+    shards, how = _pack(tmp_path / "packed", {NAMES[0]: documents}), _how(tmp_path / "s")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (41 * 40, hard))
+    try:
+        with pytest.raises(
+            StorageError, match=r"train-000000\.part: cannot be written: .*too large"
+        ):
+            _shuffle(tmp_path / "out", shards, how)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not [*(tmp_path / "s").iterdir()]
+    assert len(_shuffle(tmp_path / "again", shards, how)) == 40
+
+
+@pytest.mark.parametrize(("unit", "tokens", "packing", "policy"), CASES)
+def test_long_pieces_which_are_mapped_give_the_same_bytes(
+    unit: str,
+    tokens: int,
+    packing: Packing,
+    policy: Policy,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Some pieces are longer than 200 bytes and some not; ids are of 4 bytes; not all have a mask."""
+    policy = policy._replace(vocab_size=200_000)
+    corpus = {shard: [d * 40 for d in found] for shard, found in _corpus().items()}
+    masked = {NAMES[0]: corpus[NAMES[0]], NAMES[1]: []}
+    bare = {NAMES[2]: corpus[NAMES[2]]}
+    shards = _pack(tmp_path / "a", masked, packing=packing, policy=policy)
+    shards += _pack(tmp_path / "b", bare, packing=packing, policy=policy, masked=False)
+    _shuffle(tmp_path / "read", shards, _how(tmp_path / "s1", unit, tokens, bucket_bytes=600))
+    monkeypatch.setattr(shuffle_gather, "LONG", 200)
+    listed = _shuffle(
+        tmp_path / "mapped", shards, _how(tmp_path / "s2", unit, tokens, bucket_bytes=600)
+    )
+    assert _hashes(tmp_path / "read") == _hashes(tmp_path / "mapped")
+    pieces = _pieces(tmp_path / "mapped", listed, "<u4")
+    assert pieces == _packed_pieces(shards, "<u4")
+    assert [sum(0 in mask for (s, _), (_, mask) in pieces.items() if s == n) for n in NAMES] == [20, 0, 0]  # fmt: skip
+
+
+def test_a_mask_that_is_gone_is_no_mask_of_ones(tmp_path: Path) -> None:
+    shards, how = _pack(tmp_path / "packed", _corpus()), _how(tmp_path / "s")
+    _shuffle(tmp_path / "out", shards, how)
+    (tmp_path / "s" / "train-000002" / "loss").unlink()
+    with pytest.raises(StorageError, match=r"train-000002/loss: cannot be read"):
+        _shuffle(tmp_path / "again", shards, how)
+
+
+def test_many_shards_are_neither_many_maps_nor_many_open_files(tmp_path: Path) -> None:
+    shards = [s._replace(name=f"2026-40/{i}") for i in range(200) for s in _few(tmp_path)]
+    how = _how(tmp_path / "s")
+    tasks = shuffling.scatters("train", shards, how)
+    for task in tasks:
+        scatter(task)
+    plan = shuffling._plan(tasks, how)
+    (task,) = shuffling._gathers(tasks, plan, shuffling._files(_made(tmp_path / "o"), "train", POLICY, None, plan))  # fmt: skip
+    before = _maps()
+    held = shuffle_gather._held(task, shuffle_gather._range(task.folders, task.first, task.after))
+    assert len(held.lines.at) == 400
+    assert _maps() - before < 50
+
+
+def _few(folder: Path) -> list[PackedShard]:
+    home = folder / "packed"
+    if home.exists():
+        return [PackedShard("", home / "few", home / "few" / "documents.parquet")]
+    return _pack(home, {"few": [np.array([5, 6], np.uint32), np.array([7], np.uint32)]})
+
+
+def _maps() -> int:
+    return len(Path("/proc/self/maps").read_text(encoding="utf-8").splitlines())
 
 
 def test_sh_05_a_shard_that_keeps_nothing_adds_nothing(tmp_path: Path) -> None:
