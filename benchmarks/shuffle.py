@@ -7,9 +7,9 @@ PYTHON is an interpreter that can import datatrove (0.10.1 was measured). Docume
 two bytes, lengths log-normal with a median of 450. Inside one shard: the first pass of ours beside
 TokenizedFile.copy of a permutation. Over all: both passes, with the hashes and the table of
 documents, beside copy of every shard and DocumentTokenizerMerger; seconds are CPU time, the least of
-the rounds, which alternate. Two processes against one: by the clock. With --memory the processes are
-looked at from outside, ten times a second: the sum of what each has for itself (USS) and of what is
-resident (RSS), which counts pages of maps too.
+the rounds, which alternate. Two workers against one: by the clock. With --memory the process is looked
+at from outside, ten times a second: what it has for itself (USS) and what is resident (RSS), which
+counts pages of maps too.
 """
 
 import argparse
@@ -163,11 +163,11 @@ def speed(folder: Path, shards: list[PackedShard], args: argparse.Namespace) -> 
         both = min(sum(t["copy"]) + t["merge"] for t in theirs)
         print(f"datatrove: copy {sizes[0] / copy:.3f} GB/s, copy and merge {sum(sizes) / both:.3f}")
         print(f"ratios: {copy / min(inside):.1f} inside a shard, {both / min(whole):.1f} over all")
-    print(f"two processes: {one:.2f} s -> {two:.2f} s by the clock, {one / two:.2f} times")
+    print(f"two workers: {one:.2f} s -> {two:.2f} s by the clock, {one / two:.2f} times")
 
 
 def clock(folder: Path, shards: list[PackedShard], workers: int) -> float:
-    """Return the least seconds of two runs with so many processes."""
+    """Return the least seconds of two runs with so many workers."""
     seconds = []
     for _ in range(2):
         by = dataclasses.replace(how(folder), workers=workers)
@@ -186,7 +186,7 @@ def peer(folder: Path, python: str) -> dict:
 
 
 def memory(folder: Path, shards: list[PackedShard], size: float, workers: int) -> str:
-    """Return the peak of a shuffle in some processes and their parent."""
+    """Return the peak of a shuffle with some workers."""
     process = multiprocessing.get_context("spawn").Process(
         target=shuffle, args=(folder, shards, dataclasses.replace(how(folder), workers=workers))
     )

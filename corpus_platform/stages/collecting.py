@@ -21,7 +21,7 @@ from corpus_platform.stages.export_target import export_leases
 from corpus_platform.stages.keeping import RELEASES, Keep, Lying, Place, Stored, find_kept
 from corpus_platform.stages.project import Project
 from corpus_platform.stages.release_pins import pins_lease
-from corpus_platform.stages.shuffled_bins import shuffle_scratch
+from corpus_platform.stages.shuffled_bins import scratch_of, shuffle_scratch
 from corpus_platform.storage import lease, trash
 from corpus_platform.storage.catalog import FileStamp, stamp
 from corpus_platform.storage.files import publish_bytes
@@ -161,12 +161,13 @@ def _of_shuffles(project: Project, stored: Stored) -> Iterator[Collected]:
     """Yield what lies between the passes of shuffles, but for one that can be gone on with."""
     home = shuffle_scratch(project)
     try:
-        wanted = project.expected(RELEASES, None).key[:16]
+        key = project.expected(RELEASES, None).key
+        wanted, release = scratch_of(project, key), key[:16]
     except Uncleared:
-        wanted = ""
+        wanted, release = None, ""
     made = {one.folder.name for one in stored.at((RELEASES, None)) if one.content is not None}
     for path in sorted(home.iterdir()) if home.is_dir() else ():
-        if path.name != wanted or wanted in made:
+        if path != wanted or release in made:
             yield Collected(
                 "scratch", path, "of a shuffle that ended", _size(path), (RELEASES, None)
             )

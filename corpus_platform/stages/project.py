@@ -151,7 +151,7 @@ class Project:
 
     @property
     def workers(self) -> int:
-        """Processes that a stage may use side by side."""
+        """Processes or threads that a stage may use side by side."""
         return self.settings.run.workers or cores()
 
     def shards(self) -> Mapping[str, Shard]:

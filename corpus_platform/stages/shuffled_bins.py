@@ -24,6 +24,7 @@ from corpus_platform.stages.release_in_force import (
     release_in_force,
 )
 from corpus_platform.stages.release_report import SETTINGS_FILE, write_report
+from corpus_platform.stages.shuffle_scratch import LAYOUT
 from corpus_platform.stages.shuffle_units import Level
 from corpus_platform.stages.shuffling import (
     LinesWriter,
@@ -41,7 +42,14 @@ from corpus_platform.storage.pointer import move_pointer, points_to
 from corpus_platform.storage.registry import key_order
 from corpus_platform.tokenization.encoder import load_encoder
 
-__all__ = ["STAGE", "current_path", "publish_release", "release_in_force", "shuffle_scratch"]
+__all__ = [
+    "STAGE",
+    "current_path",
+    "publish_release",
+    "release_in_force",
+    "scratch_of",
+    "shuffle_scratch",
+]
 
 ASSET = "shuffled_bins"
 
@@ -166,15 +174,22 @@ def shuffle_scratch(project: Project) -> Path:
     return settings.scratch_path / f"shuffle-{text_sha256(str(settings.storage_path))[:16]}"
 
 
+def scratch_of(project: Project, key: str) -> Path:
+    """Return the folder that the shuffle of a release goes on with, if it is there.
+
+    Its name tells the start of the machine, since nothing in it is forced to the disk.
+    """
+    return shuffle_scratch(project) / f"{key[:16]}-{LAYOUT}-{boot_id()}"
+
+
 @contextlib.contextmanager
 def _scratch(project: Project, key: str) -> Generator[Path]:
     """Give the folder of what lies between the passes; it is gone after a shuffle that ended well.
 
-    One of the same release is found again, unless the machine has started anew: nothing in it is
-    forced to the disk. Those of others are removed.
+    Those of others are removed.
     """
-    home = shuffle_scratch(project)
-    folder = home / f"{key[:16]}-{boot_id()}"
+    folder = scratch_of(project, key)
+    home = folder.parent
     try:
         home.mkdir(parents=True, exist_ok=True)
         for left in home.iterdir():
@@ -187,7 +202,9 @@ def _scratch(project: Project, key: str) -> Generator[Path]:
             " name another folder with run.scratch"
         ) from error
     yield folder
-    shutil.rmtree(home, ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    with contextlib.suppress(OSError):  # a link to a folder elsewhere stays
+        home.rmdir()
 
 
 def _write_companions(

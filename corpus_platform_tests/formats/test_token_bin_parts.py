@@ -38,6 +38,7 @@ def test_parts_are_written_in_any_order_and_hashed_from_the_front(tmp_path: Path
     bin_ = open_token_bin(tmp_path, "train-00000")
     assert bin_.tokens.tolist() == TOKENS.tolist()
     assert bin_.ends.tolist() == [4, 7, 10]
+    assert bin_.loss is not None
     assert bin_.loss.tolist() == [1] * 10
     for end, said in (("bin", header.bin), ("index", header.index), ("loss", header.loss)):
         data = file.path(end).read_bytes()

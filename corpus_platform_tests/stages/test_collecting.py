@@ -31,6 +31,7 @@ from corpus_platform.stages.shuffled_bins import (
     current_path,
     publish_release,
     release_in_force,
+    scratch_of,
     shuffle_scratch,
 )
 from corpus_platform.storage import lease
@@ -238,6 +239,19 @@ def test_leftovers_of_killed_processes_go_when_they_are_old_enough(finished: Pat
     }
     assert [p.exists() for p in [*folders, bare, *parts]] == [False] * 6
     assert [p.exists() for p in [young, *others]] == [True] * 3
+
+
+def test_what_lies_ready_for_a_shuffle_to_go_on_with_stays(finished: Path) -> None:
+    project = _set(finished, "shuffle: {seed: 43}")
+    key = project.expected(RELEASES, None).key
+    ready = scratch_of(project, key)
+    others = [ready.with_name(key[:16]), ready.with_name(f"{ready.name}-earlier")]
+    for folder in (ready, *others):
+        folder.mkdir(parents=True)
+    assert [item.path for item in look(project, ["scratch"]).items] == others
+    publish_release(project)
+    ready.mkdir(parents=True)  # as if it could not be removed
+    assert [item.path for item in look(project, ["scratch"]).items] == [ready]
 
 
 def test_a_pinned_release_that_lost_its_manifest_stays(finished: Path) -> None:

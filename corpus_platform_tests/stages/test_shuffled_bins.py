@@ -188,3 +188,18 @@ def test_a_scratch_folder_that_cannot_be_written_is_named_with_its_setting(finis
         StorageError, match=r"corpus.yaml/shuffle-.*name another folder with run.scratch"
     ):
         publish_release(open_project(load_settings(finished)))
+
+
+def test_a_scratch_folder_that_is_a_link_is_emptied_and_stays(
+    finished: Path, tmp_path: Path
+) -> None:
+    finished.write_text(f"{finished.read_text()}shuffle: {{seed: 1}}\n")
+    project = open_project(load_settings(finished))
+    (elsewhere := tmp_path / "elsewhere").mkdir()
+    home = shuffle_scratch(project)
+    home.parent.mkdir(parents=True, exist_ok=True)
+    home.symlink_to(elsewhere)
+    (elsewhere / "0123456789abcdef-1-earlier").mkdir()
+    assert publish_release(project).made is True
+    assert home.is_symlink()
+    assert not [*elsewhere.iterdir()]
