@@ -15,8 +15,10 @@ from corpus_platform.reports.markdown import cell, table
 __all__ = [
     "Crawl",
     "LanguageTokens",
+    "RareToken",
     "ReleaseReport",
     "Source",
+    "Vocabulary",
     "acceptance_section",
     "report_text",
 ]
@@ -70,6 +72,25 @@ class Source(NamedTuple):
     licences: tuple[str, ...]  # of several sources of one crawl each
 
 
+class RareToken(NamedTuple):
+    """A token of the vocabulary, and how often it occurs in train."""
+
+    id: int
+    text: str
+    bytes: int
+    occurrences: int
+
+
+class Vocabulary(NamedTuple):
+    """Tokens that a text may hold, and how many of them train has fewer than `limit` times, and never."""
+
+    limit: int
+    tokens: int
+    rare: int
+    never: int
+    longest: Sequence[RareToken]  # of those that are rare
+
+
 @dataclass(frozen=True)
 class ReleaseReport:
     """All that the report shows."""
@@ -81,6 +102,7 @@ class ReleaseReport:
     left_out: Mapping[str, str]
     sources: Sequence[Source]
     tokenizer: Mapping[str, str]
+    vocabulary: Vocabulary
     settings: Mapping[str, Any]
     files: Sequence[tuple[str, int, str]]  # name, bytes, sha256
 
@@ -97,6 +119,7 @@ def report_text(report: ReleaseReport) -> str:
         "Shards left out": _left_out(report.left_out),
         "Sources": _sources(report.sources),
         "Tokenizer": table(("", ""), [(cell(k), cell(v)) for k, v in report.tokenizer.items()]),
+        "Tokens that train has hardly any of": _rare(report.vocabulary),
         "Text at random positions": _decoded(report.figures.decoded),
         "Settings": _settings(report.settings),
         "Files": _files(report.files),
@@ -207,6 +230,26 @@ def _sources(sources: Sequence[Source]) -> str:
     )
     said = "Places and licences are those that were set when the release was made."
     return f"{table(heading, rows)}\n\n{said}"
+
+
+def _rare(found: Vocabulary) -> str:
+    share = _share(found.rare, found.tokens)
+    said = (
+        f"Of {found.tokens:,} tokens that a text may hold {found.rare:,} ({share}) occur fewer than"
+        f" {found.limit} times in train, {found.never:,} of them never."
+    )
+    if not found.longest:
+        return said
+    rows = [
+        (
+            str(t.id),
+            cell(json.dumps(t.text, ensure_ascii=False)),
+            f"{t.bytes:,}",
+            f"{t.occurrences:,}",
+        )
+        for t in found.longest
+    ]
+    return f"{said} The longest of them:\n\n{table(('id', 'text', 'bytes', 'in train'), rows)}"
 
 
 def _decoded(decoded: Sequence[Decoded]) -> str:

@@ -390,16 +390,22 @@ class Making:
         ledger: Json,
         measured: Json | None = None,
         numbers: dict[str, float] | None = None,
+        telling: Callable[[Mapping[str, float]], Sequence[Product]] | None = None,
     ) -> Report:
         """Measure the written files, and publish them with their manifest.
 
         `numbers` are given only where there is nothing to read: an artifact without files.
+        `telling` writes files that depend on what was measured.
         """
         self._check_unchanged()
         stage = self._project.chain[self._asset]
         seen = file_stamps(draft, [p.name for p in products])  # what is measured is published
         if numbers is None:
             numbers = self._project.measure(self._asset, self._partition, draft, ledger)
+        if telling is not None:
+            told = telling(numbers)
+            seen |= file_stamps(draft, [p.name for p in told])
+            products = [*products, *told]
         manifest = Manifest(
             asset=self._asset,
             partition=self._partition,

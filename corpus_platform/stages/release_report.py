@@ -24,6 +24,7 @@ from corpus_platform.stages.release_figures import (
 )
 from corpus_platform.stages.release_in_force import DOCUMENTS
 from corpus_platform.stages.release_sources import SOURCES_FILE, release_sources, sources_json
+from corpus_platform.stages.release_vocabulary import vocabulary_of
 from corpus_platform.stages.tokenizer import TOKENIZER_FILE
 from corpus_platform.storage.files import file_sha256
 from corpus_platform.storage.manifest import Json
@@ -37,11 +38,16 @@ SETTINGS_FILE = "settings.json"
 
 
 def write_report(
-    project: Project, draft: Path, ledger: Json, left_out: Mapping[str, str]
+    project: Project,
+    draft: Path,
+    ledger: Json,
+    left_out: Mapping[str, str],
+    numbers: Mapping[str, float],
 ) -> list[Product]:
     """Write both files beside all others of a release; return them as products.
 
-    `ledger` names the shards of the release, `left_out` gives a reason for each other one.
+    `ledger` names the shards of the release, `left_out` gives a reason for each other one, `numbers`
+    are those of its audit.
     """
     sources = release_sources(project, ledger["shards"])
     (draft / SOURCES_FILE).write_bytes(sources_json(sources))
@@ -55,6 +61,7 @@ def write_report(
         left_out=left_out,
         sources=sources,
         tokenizer=_tokenizer(project),
+        vocabulary=vocabulary_of(numbers, (draft / TOKENIZER_FILE).read_bytes()),
         settings=json.loads((draft / SETTINGS_FILE).read_bytes()),
         files=_files(draft, bins),
     )

@@ -9,6 +9,7 @@ import contextlib
 import shutil
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from corpus_platform.errors import StorageError, Uncleared
@@ -65,10 +66,12 @@ def publish_release(project: Project, *, progress: Progress = quiet) -> Report:
                     splits = _write_files(project, draft, included.shards, scratch, lines, progress)
                 products = _write_companions(project, draft, splits, lines.rows)
                 ledger = _ledger(included, splits)
-                products += write_report(project, draft, ledger, included.left_out)
                 decided_by = project.settings.model_dump(mode="json", include={"dedup", "split"})
                 measured = {**decided_by, "excluded": included.left_out}
-                report = making.publish(draft, products, ledger=ledger, measured=measured)
+                told = partial(write_report, project, draft, ledger, included.left_out)
+                report = making.publish(
+                    draft, products, ledger=ledger, measured=measured, telling=told
+                )
         if not any(f.blocks for f in report.findings):
             move_pointer(current_path(project), _pointer(report.artifact))
     return report

@@ -6,8 +6,10 @@ from corpus_platform.reports.acceptance import Decoded
 from corpus_platform.reports.release import (
     Crawl,
     LanguageTokens,
+    RareToken,
     ReleaseReport,
     Source,
+    Vocabulary,
     acceptance_section,
     report_text,
 )
@@ -25,6 +27,7 @@ REPORT = ReleaseReport(
         Source("2026-44", 1, 1, 50, "cd" * 32, "source/a", ()),
     ],
     tokenizer={"algorithm": "bpe", "vocabulary": "400 (asked: 400)"},
+    vocabulary=Vocabulary(5, 397, 3, 2, [RareToken(9, " *|\n", 4, 0), RareToken(7, "z", 1, 4)]),
     settings={"packed_bins": {"strategy": "concat", "rules": {"b": 1, "a": [1, 2]}}},
     files=[("train-00000.bin", 2_000_000, "ef" * 32)],
 )
@@ -48,6 +51,17 @@ def test_crawls_are_summed_where_there_are_several() -> None:
     ]
     alone = dataclasses.replace(REPORT, crawls={"2026-40": CRAWL})
     assert len(_section(report_text(alone), "What became of the documents")) == 1
+
+
+def test_tokens_that_train_has_hardly_any_of_are_counted_and_the_longest_shown() -> None:
+    text = report_text(REPORT)
+    said = "Of 397 tokens that a text may hold 3 (0.8%) occur fewer than 5 times in train, 2 of them never."
+    assert f"## Tokens that train has hardly any of\n\n{said} The longest of them:\n\n" in text
+    rows = text.split("The longest of them:\n\n")[1].split("\n\n")[0].splitlines()[2:]
+    assert rows == ['| 9 | " \\*\\|\\\\n" | 4 | 0 |', '| 7 | "z" | 1 | 4 |']
+    none = dataclasses.replace(REPORT, vocabulary=Vocabulary(5, 397, 0, 0, []))
+    assert "Of 397 tokens that a text may hold 0 (0.0%) occur" in report_text(none)
+    assert "The longest of them" not in report_text(none)
 
 
 def test_tables_have_a_line_for_each_rule_language_shard_source_and_file() -> None:

@@ -35,8 +35,8 @@ def _draft(project: Project, folder: Path) -> Path:
 
 
 def _write(project: Project, draft: Path, **left_out: str) -> str:
-    ledger = project.present("shuffled_bins", None).manifest.ledger
-    assert write_report(project, draft, ledger, left_out) == [
+    manifest = project.present("shuffled_bins", None).manifest
+    assert write_report(project, draft, manifest.ledger, left_out, manifest.numbers) == [
         Product("sources.json"),
         Product("REPORT.md"),
     ]
@@ -74,6 +74,33 @@ def test_bytes_and_characters_of_a_language_are_those_of_its_texts(text: str) ->
     assert documents == 1
     assert round(tokens * chars) == len(page)
     assert round(tokens * size) == len(page.encode())
+
+
+@pytest.mark.parametrize("pack", ["", "pack: {strategy: pad, sequence_length: 512}\n"])
+def test_rare_tokens_are_those_that_a_plain_count_of_train_finds(finished: Path, pack: str) -> None:
+    """The token of padding is none, whether it fills rows up or not."""
+    with finished.open("a", encoding="utf-8") as file:
+        file.write(pack)
+    project = open_project(load_settings(finished))
+    for shard in SHARDS:
+        pack_shard(project, shard)
+    release = publish_release(project).artifact
+    counts = Counter(np.fromfile(release.path("train-00000.bin"), "<u2").tolist())
+    tokenizer = json.loads(release.path("tokenizer.json").read_bytes())
+    control = {token["id"] for token in tokenizer["added_tokens"]}
+    never = set("\xc0\xc1") | {chr(byte) for byte in range(0xF5, 0x100)}
+    ids = [i for t, i in tokenizer["model"]["vocab"].items() if i not in control and not never & set(t)]  # fmt: skip
+    rare = [i for i in ids if counts[i] < 5]
+    numbers = release.numbers
+    found = [numbers[f"vocabulary{name}"] for name in ("", "_rare", "_never")]
+    assert found == [len(ids), len(rare), sum(counts[i] == 0 for i in rare)]
+    listed = {int(n.split("/")[1]): v for n, v in numbers.items() if n.startswith("rare_token/")}
+    assert listed == {i: counts[i] for i in listed}
+    assert len(listed) == min(20, len(rare))
+    text = release.path("REPORT.md").read_text(encoding="utf-8")
+    assert f"Of {len(ids):,} tokens that a text may hold {len(rare):,} (" in text
+    rows = text.split("The longest of them:\n\n")[1].split("\n\n")[0].splitlines()[2:]
+    assert {int(row.split(" | ")[0].strip("| ")) for row in rows} == set(listed)
 
 
 def test_the_files_are_named_with_their_hashes(project: Project, text: str, tmp_path: Path) -> None:
