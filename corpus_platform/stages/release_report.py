@@ -50,7 +50,7 @@ def write_report(
     are those of its audit.
     """
     sources = release_sources(project, ledger["shards"])
-    (draft / SOURCES_FILE).write_bytes(sources_json(sources))
+    (draft / SOURCES_FILE).write_bytes(sources_json(sources, ledger["by_shard"]))
     bins = {h.stem: open_token_bin(draft, h.stem) for h in sorted(draft.glob("*-[0-9]*.json"))}
     counted = count_shards(project, ledger["shards"])
     report = ReleaseReport(

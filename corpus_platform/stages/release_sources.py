@@ -1,6 +1,6 @@
 """Where the shards of a release came from, by crawl: files, bytes, one hash, place and licence.
 
-Places are those of the registry without queries, users and folders of this machine; licences those
+And what each shard has in the release. Places are those of the registry without queries, users and folders of this machine; licences those
 that the settings state now.
 """
 
@@ -15,6 +15,7 @@ from corpus_platform.stages.members import legible
 from corpus_platform.stages.project import Project
 from corpus_platform.storage.files import canonical_json, text_sha256
 from corpus_platform.storage.globs import glob_expression
+from corpus_platform.storage.manifest import Json
 from corpus_platform.storage.registry import Member
 from corpus_platform.storage.transfer import shown
 
@@ -31,9 +32,9 @@ def release_sources(project: Project, shards: Sequence[str]) -> list[Source]:
     return [_source(project, crawl, keys) for crawl, keys in by_crawl.items()]
 
 
-def sources_json(sources: Sequence[Source]) -> bytes:
-    """Return the bytes of sources.json."""
-    whole = {"format": 1, "crawls": {s.crawl: _row(s) for s in sources}}
+def sources_json(sources: Sequence[Source], by_shard: Json) -> bytes:
+    """Return the bytes of sources.json; `by_shard` is what each shard has in the release."""
+    whole = {"format": 1, "crawls": {s.crawl: _row(s) for s in sources}, "shards": by_shard}
     return (json.dumps(whole, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
 
 

@@ -25,6 +25,7 @@ from corpus_platform.stages.release_in_force import (
     release_in_force,
 )
 from corpus_platform.stages.release_report import SETTINGS_FILE, write_report
+from corpus_platform.stages.release_shards import counts_by_shard
 from corpus_platform.stages.shuffle_scratch import LAYOUT
 from corpus_platform.stages.shuffle_units import Level
 from corpus_platform.stages.shuffling import (
@@ -65,7 +66,7 @@ def publish_release(project: Project, *, progress: Progress = quiet) -> Report:
                 with LinesWriter(draft / DOCUMENTS) as lines:
                     splits = _write_files(project, draft, included.shards, scratch, lines, progress)
                 products = _write_companions(project, draft, splits, lines.rows)
-                ledger = _ledger(included, splits)
+                ledger = _ledger(included, splits, draft / DOCUMENTS)
                 decided_by = project.settings.model_dump(mode="json", include={"dedup", "split"})
                 measured = {**decided_by, "excluded": included.left_out}
                 told = partial(write_report, project, draft, ledger, included.left_out)
@@ -236,17 +237,21 @@ def _settled_stages(project: Project) -> list[tuple[str, Stage]]:
     return [(asset, project.chain[asset]) for asset in settled]
 
 
-def _ledger(included: _Included, splits: Mapping[str, Shuffled]) -> dict[str, object]:
+def _ledger(
+    included: _Included, splits: Mapping[str, Shuffled], documents: Path
+) -> dict[str, object]:
     ledger: dict[str, object] = {"shards": included.shards, "excluded": list(included.left_out)}
+    counts = dict[str, int]()
     for split, shuffled in splits.items():
         headers = shuffled.headers.values()
-        ledger[f"{split}_documents"] = shuffled.documents
-        ledger[f"{split}_tokens"] = sum(h.tokens - h.padding for h in headers)
+        counts[f"{split}_documents"] = shuffled.documents
+        counts[f"{split}_tokens"] = sum(h.tokens - h.padding for h in headers)
         ledger[f"{split}_padding"] = sum(h.padding for h in headers)
         ledger[f"{split}_oversized_files"] = shuffled.oversized
         if shuffled.empty:
             ledger[f"{split}_documents_without_tokens"] = shuffled.empty
-    return ledger
+    by_shard = counts_by_shard(documents, included.shards, counts)
+    return {**ledger, **counts, "by_shard": by_shard}
 
 
 def _settings(project: Project, _: str | None) -> Json:

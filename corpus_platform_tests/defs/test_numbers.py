@@ -113,6 +113,7 @@ def test_every_value_is_a_number_that_plots(seconds: float) -> None:
     assert {type(value) for value in shown.values()} <= {int, float}
 
 
-def test_records_that_a_gate_names_are_not_plotted() -> None:
+def test_records_that_are_named_are_not_plotted() -> None:
     numbers = {"bad_no_loss_ranges": 2.0, "bad_no_loss_ranges/2026-40/b.jsonl:35": 2.0}
+    numbers["rare_token/31999"] = 4.0
     assert shown_numbers(numbers) == {"bad_no_loss_ranges": 2.0}

@@ -211,6 +211,47 @@ def test_a_place_in_padding_is_told_by_the_text_of_its_row(project: Project) -> 
     assert all(d.text for d in found)
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        "",
+        "pack: {strategy: best_fit, sequence_length: 512}\n",
+        "shuffle: {unit: windows, window_tokens: 100}\n",
+    ],
+)
+def test_of_each_shard_the_documents_and_tokens_in_the_release_are_told(
+    finished: Path, settings: str
+) -> None:
+    """By the manifest and sources.json, whether documents are whole or in pieces; they add up."""
+    with finished.open("a", encoding="utf-8") as file:
+        file.write(settings)
+    project = open_project(load_settings(finished))
+    for shard in SHARDS:
+        pack_shard(project, shard)
+    release = publish_release(project).artifact
+    plain = {
+        shard: {
+            f"{split}_{what}": 0
+            for split in ("train", "validation")
+            for what in ("documents", "tokens")
+        }
+        for shard in SHARDS
+    }
+    seen = set()
+    for line in pl.read_parquet(release.path("documents.parquet")).iter_rows(named=True):
+        split = "train" if line["file"].startswith("train") else "validation"
+        document = (line["shard"], line["row"])
+        plain[line["shard"]][f"{split}_documents"] += document not in seen
+        plain[line["shard"]][f"{split}_tokens"] += line["tokens"]
+        seen.add(document)
+    ledger = release.manifest.ledger
+    assert ledger["by_shard"] == plain
+    assert json.loads(release.path("sources.json").read_bytes())["shards"] == plain
+    for name in ("train_documents", "train_tokens", "validation_documents", "validation_tokens"):
+        assert sum(row[name] for row in plain.values()) == ledger[name]
+    assert len(seen) == 241
+
+
 def test_the_companion_names_what_the_crawls_came_from(project: Project, tmp_path: Path) -> None:
     draft = _draft(project, tmp_path / "x")
     _write(project, draft)
