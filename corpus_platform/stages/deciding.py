@@ -17,6 +17,7 @@ from corpus_platform.dedup.bands import codes_of, merge_codes, pairs_of
 from corpus_platform.dedup.clusters import EXACT, NEAR, Decisions, decide, unmeasured
 from corpus_platform.dedup.split import Split, assign_split, content_keys
 from corpus_platform.dedup.verification import Edges, least_matches
+from corpus_platform.formats.slices import write_array
 from corpus_platform.stages.comparing import compare_texts
 from corpus_platform.stages.estimating import Estimated, estimate_pairs
 from corpus_platform.stages.known_pairs import Pairs, recall_pairs
@@ -203,7 +204,7 @@ class _Deciding:
 
     def _estimate_codes(self, codes: np.ndarray) -> Pairs:
         path = self._scratch / "some.codes"
-        codes.tofile(path)
+        write_array(path, codes)
         return self._estimate([path]).pairs
 
     def _measure(

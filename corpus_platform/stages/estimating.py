@@ -17,6 +17,7 @@ from corpus_platform.dedup.bands import merge_codes
 from corpus_platform.dedup.hashes import distinct
 from corpus_platform.dedup.verification import agreements
 from corpus_platform.engines.local import map_pieces, worth
+from corpus_platform.formats.slices import write_array
 from corpus_platform.stages.known_pairs import KnownPairs, Pairs, lookup
 from corpus_platform.stages.minhash_signatures import signature_values
 from corpus_platform.stages.numbering import Numbering, parts_by_shard
@@ -75,7 +76,7 @@ def estimate_pairs(
     """Return the distinct pairs of some files of codes, each with its count of equal values."""
     folders = [signed.folder for signed in numbering.signed]
     stored = _Stored(folders, numbering.ends, scratch / "positions.i64")
-    numbering.position.tofile(stored.positions)
+    write_array(stored.positions, numbering.position)
     most = max(1, BLOCK_VALUES // (2 * dedup.permutations))
     blocks = [
         _Block(files, starts, ends, known, stored, dedup) for starts, ends in _blocks(files, most)

@@ -20,6 +20,7 @@ from corpus_platform.dedup.bands import band_hashes, bucket_pairs
 from corpus_platform.dedup.clusters import collapse_exact
 from corpus_platform.engines.local import map_pieces, worth
 from corpus_platform.formats.bucket_rows import PREFIXES, BucketRows
+from corpus_platform.formats.slices import write_array
 from corpus_platform.stages.minhash_signatures import (
     band_rows,
     big_endian,
@@ -146,8 +147,8 @@ def find_pairs(
 def _sources(
     numbering: Numbering, dedup: DedupSettings, scratch: Path, marks: np.ndarray
 ) -> _Sources:
-    numbering.number.tofile(scratch / "numbers.i64")
-    marks.tofile(scratch / "marks.u8")
+    write_array(scratch / "numbers.i64", numbering.number)
+    write_array(scratch / "marks.u8", marks)
     return _Sources(
         [signed.folder for signed in numbering.signed],
         numbering.ends,
@@ -210,7 +211,7 @@ def _join(piece: _Piece) -> _Joined:
     documents, canary = np.uint64(piece.sources.ends[-1]), np.uint64(piece.canary[1])
     for codes, name in ((found.codes, ".pairs"), (found.searched, ".searched")):
         real = codes & np.uint64(0xFFFFFFFF) < documents  # the later one; canaries come last
-        codes[real].tofile(piece.target.with_suffix(name))
+        write_array(piece.target.with_suffix(name), codes[real])
     # Number 0 is the first of its bucket, and 0 << 32 | canary the code of the two.
     size = np.count_nonzero(hashes[single] == np.frombuffer(piece.canary[0], ">u8")[0])
     only_by_canary = size == piece.sources.dedup.bucket_cap + 2

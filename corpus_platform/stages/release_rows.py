@@ -59,7 +59,7 @@ def _cut(path: Path, shards: Sequence[str], parts: Sequence[Path]) -> None:
         for batch in read_batches(path, _COLUMNS, rows=_BATCH_LINES):
             records = _records(batch, numbers)
             for number, file in enumerate(files):
-                records[records["shard"] % len(files) == number].tofile(file)
+                file.write(records[records["shard"] % len(files) == number].tobytes())
 
 
 def _records(batch: pa.RecordBatch, numbers: dict[str, int]) -> np.ndarray:

@@ -130,3 +130,10 @@ def test_a_file_system_that_takes_nothing_and_says_nothing_is_full(
     monkeypatch.setattr(slices_module, "_PWRITEV", lambda *_: 0)
     with pytest.raises(OSError, match="No space left"):
         _written(tmp_path / "f", Slices.whole(np.zeros(3, "u1")))
+
+
+def test_the_package_writes_no_array_with_tofile() -> None:
+    package = Path(slices_module.__file__).parents[1]
+    sources = [p.read_text(encoding="utf-8") for p in package.rglob("*.py")]
+    assert len(sources) > 100
+    assert not [s for s in sources if ".tofile(" in s]
