@@ -81,15 +81,17 @@ class LinesWriter:
 
     def __init__(self, path: Path) -> None:
         self._writer = TableWriter(path, RELEASE_DOCUMENTS, dictionary=["file", "shard"])
-        self._held, self.rows = list[pa.Table](), 0
+        self._held, self._waiting, self.rows = list[pa.Table](), 0, 0
 
     def write(self, lines: pa.Table) -> None:
         """Append lines, which have the columns of RELEASE_DOCUMENTS in any order."""
         self._held.append(lines.select(RELEASE_DOCUMENTS.names))
-        while sum(t.num_rows for t in self._held) >= GROUP_ROWS:
+        self._waiting += lines.num_rows
+        while self._waiting >= GROUP_ROWS:
             whole = pa.concat_tables(self._held, promote_options="permissive")
             self._write_group(whole.slice(0, GROUP_ROWS))
             self._held = [whole.slice(GROUP_ROWS)]
+            self._waiting -= GROUP_ROWS
 
     def _write_group(self, lines: pa.Table) -> None:
         self._writer.write(lines.cast(RELEASE_DOCUMENTS).combine_chunks())
