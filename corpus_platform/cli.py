@@ -25,6 +25,7 @@ from corpus_platform.commands.inspecting import inspect
 from corpus_platform.commands.opening import config_option, reading_project, take_open_files
 from corpus_platform.commands.pinning import pin
 from corpus_platform.commands.sources import fetch, lock, retire, verify
+from corpus_platform.commands.tokenizing import tokenizer
 from corpus_platform.console import (
     RunView,
     SampleView,
@@ -312,6 +313,7 @@ def dedup(config_file: Path, threshold: float | None, keep: Keep | None, *, as_j
         standard_output().print(whatif_table(now, then))
 
 
+main.add_command(tokenizer)
 main.add_command(tokens)
 main.add_command(export)
 main.add_command(explain)

@@ -63,6 +63,7 @@ def test_these_are_the_commands() -> None:
         "sample",
         "settings",
         "status",
+        "tokenizer",
         "tokens",
         "ui",
         "verify",

@@ -64,8 +64,10 @@ def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
 
 
 def _commands() -> Iterator[tuple[str, click.Command]]:
-    """Yield all commands, those of a group under both names."""
+    """Yield all commands, those of a group under both names; a group too where it does something."""
     for name, command in cli.main.commands.items():
+        if isinstance(command, click.Group) and command.invoke_without_command:
+            yield name, command
         if isinstance(command, click.Group):
             yield from ((f"{name} {inner}", one) for inner, one in command.commands.items())
         else:

@@ -75,7 +75,7 @@ def inspect(
     every: bool,
     as_json: bool,
 ) -> None:
-    """Show what a shard or a token file is, and what is wrong with it.
+    """Show what a shard or a token file is, and what is wrong in it.
 
     PATH is a file, the folder of an artifact, a release or an export, or a shard as `corpus status`
     names it. Of a shard: container, columns, rows, what cannot be read and why, how long texts are,

@@ -3,10 +3,11 @@
 A refresh never trains again: what it was trained on stands in its manifest and is no declared
 input. It is due only when the `tokenizer:` settings change. A copy is kept beside the artifacts, so
 that a lost or damaged tokenizer comes back as it was instead of being trained on today's corpus.
+Which training of some settings counts, of those that `retraining` made, says a small file there.
 """
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import polars as pl
@@ -23,11 +24,21 @@ from corpus_platform.stages.tokenizer_sample import (
     sample_texts,
 )
 from corpus_platform.storage.files import copy_hashed, publish_bytes
-from corpus_platform.storage.manifest import Json
+from corpus_platform.storage.manifest import Json, generation_key
+from corpus_platform.storage.pointer import move_pointer, read_pointer
 from corpus_platform.tokenization.acceptance import Acceptance, examine
 from corpus_platform.tokenization.training import tokenizer_bytes, train
 
-__all__ = ["STAGE", "TOKENIZER_FILE", "train_tokenizer"]
+__all__ = [
+    "REPORT_FILE",
+    "STAGE",
+    "TOKENIZER_FILE",
+    "count_training",
+    "frozen_folder",
+    "of_training",
+    "train_tokenizer",
+    "training_in_force",
+]
 
 ASSET = "tokenizer"
 TOKENIZER_FILE, REPORT_FILE = "tokenizer.json", "report.json"
@@ -68,13 +79,14 @@ def train_tokenizer(project: Project, *, progress: Progress = quiet) -> Report:
     return report
 
 
-def _frozen_folder(project: Project, key: str) -> Path:
+def frozen_folder(project: Project, key: str) -> Path:
+    """Return the folder of the kept copy of a tokenizer of this key."""
     return project.store.root / "frozen" / key[:16]
 
 
 def _freeze(project: Project, report: Report) -> None:
     """Keep a copy of a tokenizer artifact; its record comes last."""
-    folder = _frozen_folder(project, report.artifact.entry.key)
+    folder = frozen_folder(project, report.artifact.entry.key)
     if (folder / RECORD_FILE).exists():
         return
     manifest = report.artifact.manifest
@@ -93,7 +105,7 @@ def _restore(project: Project, making: Making) -> Report | None:
 
     Raises Uncleared (gate `frozen`) when the copy is damaged as well.
     """
-    folder = _frozen_folder(project, making.key)
+    folder = frozen_folder(project, making.key)
     try:
         record = json.loads((folder / RECORD_FILE).read_bytes())
     except FileNotFoundError:
@@ -159,15 +171,41 @@ def _audit(project: Project, _: str | None, folder: Path, ledger: Json) -> dict[
     }
 
 
-def _settings(project: Project, _: str | None) -> Json:
+def training_in_force(project: Project) -> int:
+    """Return the number of the training that counts for the settings of today; the first is 0."""
+    number = read_pointer(_training_path(project)).get("training")
+    return int(number) if isinstance(number, str) and number.isdecimal() else 0
+
+
+def count_training(project: Project, number: int) -> None:
+    """Have another training count from now on."""
+    move_pointer(_training_path(project), {"training": str(number)})
+
+
+def _training_path(project: Project) -> Path:
+    key = generation_key(ASSET, None, STAGE.version, _asked(project), {})
+    return project.store.root / "frozen" / f"{key[:16]}.json"
+
+
+def _asked(project: Project) -> Json:
     return {**project.settings.tokenizer.model_dump(), "special_tokens": list(SPECIAL_TOKENS)}
+
+
+def of_training(number: int) -> Stage:
+    """Return the stage as it makes the tokenizer of one training, whichever counts."""
+    return replace(STAGE, settings=lambda project, _: _settings_of(project, number))
+
+
+def _settings_of(project: Project, number: int) -> Json:
+    return {**_asked(project), **({"training": number} if number else {})}
 
 
 STAGE = Stage(
     asset=ASSET,
     version=1,
     per_shard=False,
-    settings=_settings,
+    settings=lambda project, _: _settings_of(project, training_in_force(project)),
+    common=_asked,  # a code version says what the settings say, in processes that go on for weeks
     inputs=lambda project, _: {},
     audit=_audit,
 )
