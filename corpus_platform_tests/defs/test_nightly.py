@@ -135,7 +135,7 @@ def test_nothing_is_carried_on_while_the_runs_of_the_night_are_being_made(daemon
 @pytest.mark.slow
 def test_a_changed_file_is_blocked_until_it_is_accepted_and_then_flows_on(daemon: Daemon) -> None:
     shard = SHARDS[1]
-    write_shard(source(daemon.config, shard), records(500, 40))
+    write_shard(source(daemon.config, shard), records(500, 120))
     assert daemon.night(NIGHT).said == "no shard is to be ingested"
     daemon.settle()
     blocked = [line for line in heartbeats(daemon)[-1].split("\n") if line.startswith("Blocked")]
