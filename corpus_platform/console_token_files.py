@@ -14,6 +14,10 @@ from corpus_platform.storage.manifest import Manifest
 
 __all__ = ["artifact_lines", "comparison_lines", "exported_lines", "token_json", "token_lines"]
 
+MAX_ENTRIES = (
+    20  # of a part of a ledger: beyond them, as of thousands of shards, their number is said
+)
+
 
 def token_lines(found: TokenInspection) -> Iterator[str]:
     """Yield what was seen of a token file, line by line."""
@@ -73,7 +77,8 @@ def artifact_lines(manifest: Manifest) -> Iterator[str]:
     """Yield what an artifact is, by its manifest."""
     yield f"artifact: {place(manifest.asset, manifest.partition)}, content {manifest.content}"
     for name, value in manifest.ledger.items():
-        yield f"  {name}: {value}"
+        long = isinstance(value, dict | list) and len(value) > MAX_ENTRIES
+        yield f"  {name}: {f'{len(value):,} entries' if long else value}"
     for output in manifest.outputs:
         count = next((f", {n:,} {w}" for n, w in ((output.rows, "rows"), (output.tokens, "tokens")) if n is not None), "")  # fmt: skip
         yield f"file: {output.name}: {decimal(output.bytes)}{count}"

@@ -73,6 +73,21 @@ def test_an_artifact_is_said_by_its_manifest() -> None:
     ]
 
 
+def test_of_what_thousands_of_shards_have_only_the_number_is_said() -> None:
+    shards = [f"2026-40/{number}" for number in range(10_000)]
+    ledger = {
+        "shards": shards,
+        "excluded": ["2026-40/x"],
+        "by_shard": {shard: {} for shard in shards},
+    }
+    manifest = Manifest("shuffled_bins", None, 2, {}, {}, (), ledger, {})
+    assert list(artifact_lines(manifest))[1:] == [
+        "  shards: 10,000 entries",
+        "  excluded: ['2026-40/x']",
+        "  by_shard: 10,000 entries",
+    ]
+
+
 def test_an_export_is_said_by_its_export_json() -> None:
     identity = {"format": "olmo", "release": "7e19", "options": {"single_file": False}}
     file = ExportedFile("train/a.npy", 2000, "x", "train", 1000, 3)
