@@ -66,7 +66,7 @@ def scatter(task: Scatter) -> int:
     try:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        _write(folder, task, bin_, lines, units, order)
+        _write(folder, task, bin_, lines, units, order=order)
         write_array(folder / UNITS, _table(units, keys, _masked(bin_, units), order))
         os.rename(folder, task.target)  # its name says from now on that all is there
     except OSError as error:
@@ -93,6 +93,7 @@ def _write(
     bin_: TokenBin,
     lines: pl.DataFrame,
     units: Units,
+    *,
     order: np.ndarray,
 ) -> None:
     bin_.prefetch()
