@@ -230,6 +230,10 @@ class TokenizerSettings(Section):
         description="Upper bound of the text it is trained on, in UTF-8 bytes; bounds time and memory. The trainer counts pairs in 32 bits.",
     )
     seed: int = Field(42, ge=0, description="Chooses the sample.")
+    digits: Literal["together", "singly"] = Field(
+        "together",
+        description="singly: each digit is a token of its own, so that all numbers of one length have as many tokens; together: frequent numbers and ends of numbers are tokens.",
+    )
 
 
 class SplitSettings(Section):

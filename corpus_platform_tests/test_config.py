@@ -94,6 +94,7 @@ DEFAULTS = [
     ("dedup.keep", "first_seen"),
     ("tokenizer.algorithm", "bpe"),
     ("tokenizer.vocab_size", 32000),
+    ("tokenizer.digits", "together"),
     ("split.validation", 0.001),
     ("split.seed", 42),
     ("pack.strategy", "concat"),

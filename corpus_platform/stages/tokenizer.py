@@ -60,7 +60,12 @@ def train_tokenizer(project: Project, *, progress: Progress = quiet) -> Report:
             reason = "no document is kept for training, so there is nothing to train a tokenizer on"
             raise Uncleared("dedup_clusters", None, gate="not_empty", reason=reason)
         texts = sample_texts(project, sample, progress)
-        trained = train(texts, vocab_size=settings.vocab_size, special_tokens=list(SPECIAL_TOKENS))
+        trained = train(
+            texts,
+            vocab_size=settings.vocab_size,
+            special_tokens=list(SPECIAL_TOKENS),
+            single_digits=settings.digits == "singly",
+        )
         data = tokenizer_bytes(trained)
         with making.draft() as draft:
             (draft / TOKENIZER_FILE).write_bytes(data)
@@ -188,7 +193,10 @@ def _training_path(project: Project) -> Path:
 
 
 def _asked(project: Project) -> Json:
-    return {**project.settings.tokenizer.model_dump(), "special_tokens": list(SPECIAL_TOKENS)}
+    settings = project.settings.tokenizer.model_dump()
+    if settings["digits"] == "together":  # as all tokenizers before there was a choice
+        del settings["digits"]
+    return {**settings, "special_tokens": list(SPECIAL_TOKENS)}
 
 
 def of_training(number: int) -> Stage:

@@ -15,7 +15,7 @@ import numpy as np
 import tokenizers
 
 from corpus_platform.errors import SettingsError, StageFailed
-from corpus_platform.tokenization.training import fingerprint
+from corpus_platform.tokenization.training import fingerprint, word_rule
 
 __all__ = [
     "Encoded",
@@ -39,10 +39,12 @@ BATCH_CHARS = 1 << 18
 # are. Before a blank or line feed that follows anything but white space: true for each of the
 # 1,112,035 code points that are not white space, in tokenizers 0.23.3. And where no blank may be for
 # megabytes: no word holds a letter and then a digit or a mark of punctuation, or a digit and then a
-# letter. Letters that all versions of Unicode know as such: ASCII, kana, Han, Hangul.
+# letter. Letters that all versions of Unicode know as such: ASCII, kana, Han, Hangul. All this is as
+# true where each digit is a word by itself.
 _LETTERS = "A-Za-z\u3041-\u3096\u30a1-\u30fa\u3400-\u4db5\u4e00-\u9fa5\uac00-\ud7a3"
 _PUNCTUATION = r"!-/:-@\[-`{-~\u3001-\u3003\u3008-\u3011\uff01\uff08\uff09\uff0c\uff1a\uff1b\uff1f"
 _SAFE_CUT = re.compile(rf"(?<=\S)[ \n]|(?<=[{_LETTERS}])[0-9{_PUNCTUATION}]|(?<=[0-9])[{_LETTERS}]")
+_SINGLE_DIGITS = json.loads(word_rule(single_digits=True).__getstate__())
 
 
 class Encoded(NamedTuple):
@@ -253,12 +255,11 @@ def is_cuttable(tokenizer: tokenizers.Tokenizer) -> bool:
         return False
     rule = json.loads(tokenizer.pre_tokenizer.__getstate__())
     added = tokenizer.get_added_tokens_decoder().values()
-    return (
-        rule["type"] == "ByteLevel"
-        and rule["use_regex"]
-        and not rule["add_prefix_space"]
-        and all(token.special for token in added)
-    )
+    return (rule == _SINGLE_DIGITS or _is_byte_level(rule)) and all(t.special for t in added)
+
+
+def _is_byte_level(rule: dict) -> bool:
+    return rule["type"] == "ByteLevel" and rule["use_regex"] and not rule["add_prefix_space"]
 
 
 class _Starts:

@@ -24,6 +24,7 @@ __all__ = [
     "fingerprint",
     "tokenizer_bytes",
     "train",
+    "word_rule",
 ]
 
 # The trainer counts pairs in 32 signed bits: more bytes than this could wrap a count and choose
@@ -41,20 +42,29 @@ _OVERLONG = re.compile(
     rf"(?<![^\W_])[^\W_]{{{MAX_WORD_CHARS + 1},}}|(?<![\W_])[\W_]{{{MAX_WORD_CHARS + 1},}}"
 )
 
+# The words of the byte-level pre-tokenizer (GPT-2, Radford et al. 2019), but that a digit is one by
+# itself. As one rule fastokens encodes 3.5 times as fast as with the pre-tokenizer Digits before it.
+_SINGLE_DIGITS = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+
 _CANDIDATE = np.dtype([("rank", "<u8"), ("words", "<u8", 4), ("size", "<i8"), ("place", "<i8", 2)])
 _TOGETHER = 1 << 16  # candidates that wait at least before they are sorted in
 
 
 def train(
-    texts: Iterable[str], *, vocab_size: int, special_tokens: Sequence[str]
+    texts: Iterable[str],
+    *,
+    vocab_size: int,
+    special_tokens: Sequence[str],
+    single_digits: bool = False,
 ) -> tokenizers.Tokenizer:
     """Return a tokenizer with the special tokens first, then 256 byte tokens, then merges.
 
-    It has fewer than `vocab_size` tokens where the texts hold too few different pairs. Words
-    longer than MAX_WORD_CHARS count as several. Raises SettingsError above MAX_SAMPLE_BYTES.
+    `single_digits`: no token holds a digit and anything else. It has fewer than `vocab_size` tokens
+    where the texts hold too few different pairs. Words longer than MAX_WORD_CHARS count as several.
+    Raises SettingsError above MAX_SAMPLE_BYTES.
     """
     tokenizer = tokenizers.Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.pre_tokenizer = word_rule(single_digits=single_digits)
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size,
@@ -64,6 +74,15 @@ def train(
     )
     tokenizer.train_from_iterator(_bounded(texts), trainer)
     return tokenizer
+
+
+def word_rule(*, single_digits: bool) -> pre_tokenizers.PreTokenizer:
+    """Return the rule by which texts are cut to words, which merges stay within."""
+    if not single_digits:
+        return pre_tokenizers.ByteLevel(add_prefix_space=False)
+    split = pre_tokenizers.Split(tokenizers.Regex(_SINGLE_DIGITS), "isolated")
+    letters = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    return pre_tokenizers.Sequence([split, letters])
 
 
 def tokenizer_bytes(tokenizer: tokenizers.Tokenizer) -> bytes:

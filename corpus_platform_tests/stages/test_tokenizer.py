@@ -8,13 +8,19 @@ import pytest
 from tokenizers import Tokenizer
 
 from corpus_platform.errors import Uncleared
+from corpus_platform.formats.token_bin import open_token_bin
+from corpus_platform.loader.opening import open_release
 from corpus_platform.planner import survey
 from corpus_platform.settings_file import load_settings
 from corpus_platform.stages.chain import open_project
+from corpus_platform.stages.exporting import ExportOptions, export_release
 from corpus_platform.stages.project import Project
 from corpus_platform.stages.raw_shards import fetch_shard
+from corpus_platform.stages.shuffled_bins import release_in_force
 from corpus_platform.stages.tokenizer import train_tokenizer
-from corpus_platform_tests.small import SHARDS, register, write_small_corpus
+from corpus_platform_tests.small import SHARDS, register, run_chain, write_small_corpus
+
+DIGITS = "0123456789"
 
 
 @pytest.fixture
@@ -102,6 +108,40 @@ def test_new_documents_never_train_it_again(project: Project, finished: Path) ->
     again = open_project(load_settings(finished))
     assert train_tokenizer(again).made is False
     assert again.content("tokenizer", None) == before
+
+
+def test_a_choice_that_was_not_there_before_leaves_the_key_as_it_is(project: Project) -> None:
+    assert set(project.expected("tokenizer", None).settings) == {
+        "algorithm",
+        "vocab_size",
+        "sample_bytes",
+        "seed",
+        "special_tokens",
+    }
+
+
+def test_digits_taken_singly_go_through_packs_release_loader_and_export(finished: Path) -> None:
+    before = open_project(load_settings(finished)).present("tokenizer", None)
+    text = finished.read_text(encoding="utf-8")
+    finished.write_text(text.replace("vocab_size: 400", "vocab_size: 400, digits: singly"))
+    project = open_project(load_settings(finished))
+    assert "setting digits is new" in survey(project).of("tokenizer").reason
+    folder = run_chain(project)
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    assert project.present("tokenizer", None).content != before.content
+    assert [tokenizer.decode([i]) for i in tokenizer.encode("12345").ids] == [*"12345"]
+    assert all(f.passed for f in project.findings_of("tokenizer", None, project.present("tokenizer", None)))  # fmt: skip
+    release = release_in_force(project)
+    assert release is not None
+    assert Path(release["path"]) == folder
+    loaded = open_release(folder, expect_tokenizer=folder / "tokenizer.json", verify="sha256")
+    assert loaded.vocab_size == 400
+    tokens = open_token_bin(folder, "train-00000")
+    spelled = {i: tokenizer.decode([i]) for i in set(tokens.tokens.tolist())}
+    assert any(any(c in DIGITS for c in text) for text in spelled.values())
+    assert [t for t in spelled.values() if any(c in DIGITS for c in t) and len(t) > 1] == []
+    report = export_release(project, "current", "nanogpt", ExportOptions())  # fmt: skip
+    assert (Path(report.where) / "tokenizer.json").read_bytes() == (folder / "tokenizer.json").read_bytes()  # fmt: skip
 
 
 def test_without_clusters_there_is_nothing_to_train_on(tmp_path: Path) -> None:

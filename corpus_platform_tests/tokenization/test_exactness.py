@@ -105,9 +105,11 @@ def test_every_code_point_but_surrogates_is_probed() -> None:
 
 
 @pytest.mark.slow
-def test_fastokens_is_exact_for_our_tokenizers() -> None:
+@pytest.mark.parametrize("single_digits", [False, True])
+def test_fastokens_is_exact_for_our_tokenizers(*, single_digits: bool) -> None:
     pytest.importorskip("fastokens", reason="needs corpus-platform[fast]")
-    data = trained(("the cat sat on the mat", "ein Tag in 北京"), 400, SPECIAL_TOKENS)
+    texts = ("the cat sat on the mat", "ein Tag in 北京", "12345 and 2024")
+    data = trained(texts, 400, SPECIAL_TOKENS, single_digits=single_digits)
     reference: HuggingFaceEncoder = load_encoder(data, eos_token=SPECIAL_TOKENS[0])
     whole = (*exactness.PLANES, *exactness.REST)
     with mock.patch.multiple(exactness, CODE_POINTS=whole, LONG=100_000):
