@@ -4,10 +4,13 @@ What is written beside each other has keys beside each other, so that the second
 of keys in one piece from every shard. A finished folder is known by its name.
 """
 
+import itertools
 import os
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -18,6 +21,7 @@ from corpus_platform.formats.token_bin import TokenBin, open_token_bin
 from corpus_platform.packing.shuffle import document_keys
 from corpus_platform.stages.bins_writing import bin_file
 from corpus_platform.stages.shuffle_scratch import (
+    BANDS,
     ENDS,
     ENDS_DTYPE,
     IDS,
@@ -47,7 +51,16 @@ class Scatter:
     level: Level
     pad_id: int | None  # for windows of a stream
     documents_before: int  # of earlier shards, in this split
+    band_bytes: int  # of the tokens that are sorted at a time
     target: Path
+
+
+class _Sorted(NamedTuple):
+    """Units, the borders of their bands, and their order: that of keys in each band."""
+
+    units: Units
+    bands: list[int]
+    order: np.ndarray
 
 
 def scatter(task: Scatter) -> int:
@@ -61,13 +74,15 @@ def scatter(task: Scatter) -> int:
     lines = _lines(task, in_rows=bin_.header.row_tokens is not None or task.level.unit == "windows")
     units = units_of(bin_, _as_lines(lines), task.level)
     keys = document_keys(task.seed, task.shard, units.number)
-    order = np.argsort(keys, kind="stable")
+    bands = _bands(units, task.band_bytes // bin_.header.dtype.itemsize)
+    order = np.concatenate([a + np.argsort(keys[a:b]) for a, b in itertools.pairwise(bands)])
     folder = task.target.with_name(f"{task.target.name}.part")
     try:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        _write(folder, task, bin_, lines, units, order=order)
-        write_array(folder / UNITS, _table(units, keys, _masked(bin_, units), order))
+        _write(folder, task, bin_, lines, _Sorted(units, bands, order))
+        write_array(folder / UNITS, _table(units, keys, _masked(bin_, units, bands), order))
+        write_array(folder / BANDS, np.array(bands, ENDS_DTYPE))
         os.rename(folder, task.target)  # its name says from now on that all is there
     except OSError as error:
         shutil.rmtree(folder, ignore_errors=True)  # a full disk is not the place to leave it
@@ -92,15 +107,16 @@ def _write(
     task: Scatter,
     bin_: TokenBin,
     lines: pl.DataFrame,
-    units: Units,
-    *,
-    order: np.ndarray,
+    found: _Sorted,
 ) -> None:
+    units, order = found.units, found.order
     bin_.prefetch()
-    _write_units(folder / TOKENS, bin_.tokens, units, order, fill=task.pad_id)
-    if bin_.loss is not None or units.filled.any():
-        loss = np.ones(len(bin_.tokens), np.uint8) if bin_.loss is None else bin_.loss
-        _write_units(folder / LOSS, loss, units, order, fill=0)
+    tokens = Slices.cut(bin_.tokens, units.start, units.held)
+    fill = np.full(int(units.filled.max(initial=0)), task.pad_id or 0, bin_.tokens.dtype)
+    _write_units(folder / TOKENS, tokens, fill, found, bin_)
+    if bin_.loss is not None or len(fill):
+        none = np.zeros(len(fill), np.uint8)
+        _write_units(folder / LOSS, _loss(bin_, units), none, found, bin_)
     line, entry = ranges(units.line, order), ranges(units.entry, order)
     _write_lines(folder, lines, units, line)
     write_array(folder / ENDS, units.entry_end[entry].astype(ENDS_DTYPE))
@@ -128,28 +144,55 @@ def _table(units: Units, keys: np.ndarray, masked: np.ndarray, order: np.ndarray
     return table
 
 
-def _masked(bin_: TokenBin, units: Units) -> np.ndarray:
-    """Return which units have a token whose loss does not count."""
+def _masked(bin_: TokenBin, units: Units, bands: Sequence[int]) -> np.ndarray:
+    """Return which units have a token whose loss does not count, looking at a band at a time."""
     masked = units.padding > 0
-    if bin_.loss is not None and len(bin_.loss):
-        zeros = np.concatenate(([0], np.cumsum(bin_.loss == 0)))
-        masked |= zeros[units.start + units.held] > zeros[units.start]
+    if bin_.loss is None:
+        return masked
+    for first, after in itertools.pairwise(bands):
+        held = first + np.flatnonzero(units.held[first:after])
+        if len(held):
+            begin, end = units.start[held[0]], units.start[held[-1]] + units.held[held[-1]]
+            loss = bin_.loss[begin:end]
+            masked[held] |= np.minimum.reduceat(loss, units.start[held] - begin) == 0
+            bin_.forget()
     return masked
 
 
+def _loss(bin_: TokenBin, units: Units) -> Slices:
+    """Return the mask of each unit."""
+    if bin_.loss is not None:
+        return Slices.cut(bin_.loss, units.start, units.held)
+    ones = np.ones(int(units.held.max(initial=0)), np.uint8)
+    return Slices.cut(ones, np.zeros(len(units.held), np.int64), units.held)
+
+
+def _bands(units: Units, tokens: int) -> list[int]:
+    """Return where bands of units with about so many tokens begin, and the end; there is one at least."""
+    band = np.cumsum(units.held) // max(1, tokens)
+    count = len(band)
+    return [0, *(np.flatnonzero(np.diff(band)) + 1).tolist(), count]
+
+
 def _write_units(
-    path: Path, values: np.ndarray, units: Units, order: np.ndarray, *, fill: int | None
+    path: Path, values: Slices, fill: np.ndarray, found: _Sorted, bin_: TokenBin
 ) -> None:
-    """Write the values of units one after the other, filled up with a value."""
-    slices = Slices.cut(values, units.start, units.held)[order]
-    if units.filled.any():
-        filling = np.full(int(units.filled.max()), fill, values.dtype)
-        none = np.zeros(len(order), np.int64)
-        filled = Slices.cut(filling, none, units.filled[order])
-        each = np.arange(2 * len(order)).reshape(2, -1).T.ravel()  # unit, filling, unit, …
-        slices = Slices.joined([slices, filled])[each]
+    """Write the values of units in their order, each followed by what fills it up.
+
+    A band lies side by side in the bin; after it, its memory is given back.
+    """
+    filling = Slices.cut(fill, np.zeros_like(found.units.filled), found.units.filled)
+    both, offset = Slices.joined([values, filling]), 0
     with path.open("wb") as file:
-        write_slices(file.fileno(), slices, 0)
+        for first, after in itertools.pairwise(found.bands):
+            chosen = found.order[first:after]
+            if len(fill):
+                chosen = np.column_stack((chosen, chosen + len(found.order))).ravel()
+            part = both[chosen]
+            write_slices(file.fileno(), part, offset)
+            offset += int(part.sizes.sum())
+            if after < found.bands[-1]:
+                bin_.forget()
 
 
 def _write_lines(folder: Path, lines: pl.DataFrame, units: Units, line: np.ndarray) -> None:

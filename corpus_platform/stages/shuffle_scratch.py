@@ -8,10 +8,13 @@ ends, pieces     of each entry of the index: where it ends in its unit; of rows,
 lines, ids       the lines of the table of documents, LINE, each with its place in its unit, and one
                  more at the end; the bytes of their ids back to back
 units            where each unit begins in all of these, UNIT, and one more at the end
+bands            where in the units each band begins, and the last ends: a shard that is too large for
+                 memory is sorted in bands of its units, and keys rise within each
 
-So any range of keys is found by a look at two records, and read in one piece of each file.
+So any range of keys is found by a look at two records of a band, and read in one piece of each file.
 """
 
+import itertools
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +25,7 @@ import pyarrow as pa
 from corpus_platform.errors import StorageError
 
 __all__ = [
+    "BANDS",
     "COUNTED",
     "ENDS",
     "ENDS_DTYPE",
@@ -35,6 +39,7 @@ __all__ = [
     "TOKENS",
     "UNIT",
     "UNITS",
+    "bands_in",
     "collected",
     "mapped",
     "ranges",
@@ -43,8 +48,8 @@ __all__ = [
 ]
 
 TOKENS, LOSS, ENDS, PIECES = "tokens", "loss", "ends", "pieces"
-UNITS, LINES, IDS = "units", "lines", "ids"
-LAYOUT = 2  # of all this: what another version left is not gone on with
+UNITS, LINES, IDS, BANDS = "units", "lines", "ids", "bands"
+LAYOUT = 3  # of all this: what another version left is not gone on with
 LONG = 1 << 20  # bytes from which on a map is cheaper than a copy
 ENDS_DTYPE = np.dtype("<i8")
 # Tokens, lines, entries of the index; tokens that are padding, documents that begin, units with a mask.
@@ -113,6 +118,13 @@ def units_in(folder: Path) -> np.ndarray:
     if not len(records) or records["entry"][-1] != entries:
         raise _cut(str(path), records.nbytes)
     return records
+
+
+def bands_in(folder: Path) -> list[tuple[int, int]]:
+    """Return the first unit of each band of a folder, and the one behind its last."""
+    path = folder / BANDS
+    borders = mapped(path, ENDS_DTYPE, 0, size_of(path) // ENDS_DTYPE.itemsize).tolist()
+    return list(itertools.pairwise(borders))
 
 
 def size_of(path: Path) -> int:

@@ -7,7 +7,7 @@ number of workers nor that of ranges changes a byte. What the first pass has fin
 after a crash.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -25,7 +25,14 @@ from corpus_platform.formats.token_bin_writer import Policy
 from corpus_platform.packing.placement import Filled, Placement, Run
 from corpus_platform.stages.shuffle_gather import Gather, gather, sorted_units
 from corpus_platform.stages.shuffle_scatter import Scatter, scatter
-from corpus_platform.stages.shuffle_scratch import COUNTED, TOKENS, UNIT, size_of, units_in
+from corpus_platform.stages.shuffle_scratch import (
+    COUNTED,
+    TOKENS,
+    UNIT,
+    bands_in,
+    size_of,
+    units_in,
+)
 from corpus_platform.stages.shuffle_sealing import Sealing
 from corpus_platform.stages.shuffle_units import Level
 from corpus_platform.stages.tables import TableWriter
@@ -34,6 +41,7 @@ __all__ = ["LinesWriter", "PackedShard", "Shuffle", "Shuffled", "scatters", "shu
 
 MAX_BITS = 12
 AHEAD = 2  # ranges for each writer: their lines wait in memory for the table of documents
+BAND_BYTES = 1 << 24  # that a band has at least: each is looked at for each range
 GROUP_ROWS = 1 << 16  # of the table of documents, however the ranges are cut
 
 
@@ -130,9 +138,10 @@ def shuffle_split(
     tasks = scatters(name, shards, how)
     for tokens in map_pieces(scatter, tasks, workers=how.workers, threads=True):
         told(tokens)
-    plan = _plan(tasks, how)
+    bands = _bands(tasks)
+    plan = _plan(bands, how)
     files = _files(folder, name, policy, row_tokens, plan)
-    ranges = _gathers(tasks, plan, files)
+    ranges = _gathers(bands, plan, files)
     with Sealing(files, workers=how.workers) as sealing:
         # A hash takes as long as the writing: one worker has that to do.
         writers = max(1, how.workers - 1)
@@ -183,16 +192,26 @@ def scatters(name: str, shards: Sequence[PackedShard], how: Shuffle) -> list[Sca
             level=how.level,
             pad_id=how.pad_id,
             documents_before=first,
+            band_bytes=max(how.bucket_bytes, BAND_BYTES),
             target=how.scratch / f"{name}-{number:06d}",
         )
         for number, (shard, first) in enumerate(zip(shards, before, strict=False))
     ]
 
 
-class _Plan(NamedTuple):
-    """Ranges of units by shard, the runs of each range, and what each file will hold."""
+class _Band(NamedTuple):
+    """Units [first, after) of a shard, whose keys rise, and the folder that they lie in."""
 
-    units: np.ndarray  # [shard, range]: where the units of a range begin, with one more range
+    shard: str
+    folder: Path
+    first: int
+    after: int
+
+
+class _Plan(NamedTuple):
+    """Ranges of units by band, the runs of each range, and what each file will hold."""
+
+    units: np.ndarray  # [band, range]: where the units of a range begin, with one more range
     runs: list[list[Run]]
     placement: Placement
     masked: list[int]  # units that have a mask
@@ -200,10 +219,15 @@ class _Plan(NamedTuple):
     padding: list[int]
 
 
-def _plan(tasks: Sequence[Scatter], how: Shuffle) -> _Plan:
+def _bands(tasks: Sequence[Scatter]) -> list[_Band]:
+    """Return what the first pass has made, in the order of the shards."""
+    return [_Band(t.shard, t.target, *borders) for t in tasks for borders in bands_in(t.target)]
+
+
+def _plan(bands: Sequence[_Band], how: Shuffle) -> _Plan:
     """Return where everything goes; the units are looked at where a file ends among them."""
-    folders = [task.target for task in tasks]
-    units, totals = _ranges(folders, _bits(folders, how.bucket_bytes))
+    folders = [band.folder for band in bands]
+    units, totals = _ranges(bands, _bits(set(folders), how.bucket_bytes))
     placement = Placement(how.max_tokens_per_file)
     plan = _Plan(units, [], placement, [0], [0], [0])
     counts = np.diff(units, axis=1).sum(axis=0).tolist()
@@ -222,22 +246,23 @@ def _plan(tasks: Sequence[Scatter], how: Shuffle) -> _Plan:
     return plan
 
 
-def _ranges(folders: Sequence[Path], bits: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return where ranges of keys with the same first bits begin in each shard, and what they have."""
+def _ranges(bands: Sequence[_Band], bits: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return where ranges of keys with the same first bits begin in each band, and what they have."""
     borders = np.arange(1 << bits, dtype=np.uint64)
     borders = borders << np.uint64(64 - bits) if bits else borders
-    begins = np.zeros((len(folders), len(borders) + 1), np.int64)
+    begins = np.zeros((len(bands), len(borders) + 1), np.int64)
     totals: np.ndarray = np.zeros(len(borders), UNIT)
-    for folder, begin in zip(folders, begins, strict=True):
-        records = units_in(folder)
-        begin[:-1] = np.searchsorted(records["key"][:-1], borders)
-        begin[-1] = len(records) - 1
+    for band, begin in zip(bands, begins, strict=True):
+        records = units_in(band.folder)
+        keys = records["key"][band.first : band.after]
+        begin[:-1] = band.first + np.searchsorted(keys, borders)
+        begin[-1] = band.after
         for name in COUNTED:
             totals[name] += np.diff(records[name][begin])
     return begins, totals
 
 
-def _bits(folders: Sequence[Path], bucket_bytes: int) -> int:
+def _bits(folders: Iterable[Path], bucket_bytes: int) -> int:
     """Return how many first bits of a key make ranges of at most about so many bytes."""
     total = sum(size_of(folder / TOKENS) for folder in folders)
     return min(MAX_BITS, (max(total - 1, 0) // bucket_bytes).bit_length())
@@ -273,9 +298,9 @@ def _files(
     return files
 
 
-def _gathers(tasks: Sequence[Scatter], plan: _Plan, files: Sequence[TokenBinParts]) -> list[Gather]:
+def _gathers(bands: Sequence[_Band], plan: _Plan, files: Sequence[TokenBinParts]) -> list[Gather]:
     """Return what the second pass has to do, range by range."""
-    shards, folders = [task.shard for task in tasks], [task.target for task in tasks]
+    shards, folders = [band.shard for band in bands], [band.folder for band in bands]
     return [
         Gather(
             shards=shards,

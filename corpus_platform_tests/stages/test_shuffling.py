@@ -22,7 +22,7 @@ from corpus_platform.packing.shuffle import document_keys
 from corpus_platform.stages import shuffle_gather, shuffling
 from corpus_platform.stages.bins_writing import Batch, Packing, write_bins
 from corpus_platform.stages.release_hashes import hashed, hashed_windows
-from corpus_platform.stages.shuffle_scatter import Scatter, scatter
+from corpus_platform.stages.shuffle_scatter import scatter
 from corpus_platform.stages.shuffle_units import Level
 from corpus_platform.stages.shuffling import (
     LinesWriter,
@@ -158,12 +158,19 @@ CASES = [
 
 
 @pytest.mark.parametrize(("unit", "tokens", "packing", "policy"), CASES)
-def test_neither_ranges_nor_processes_nor_what_is_there_already_change_a_byte(
-    unit: str, tokens: int, packing: Packing, policy: Policy, tmp_path: Path
+def test_neither_ranges_nor_bands_nor_what_is_there_already_change_a_byte(
+    unit: str,
+    tokens: int,
+    packing: Packing,
+    policy: Policy,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     shards = _pack(tmp_path / "packed", _corpus(), packing=packing, policy=policy)
     _shuffle(tmp_path / "one", shards, _how(tmp_path / "s1", unit, tokens))
+    monkeypatch.setattr(shuffling, "BAND_BYTES", 200)  # shards are sorted in bands
     _shuffle(tmp_path / "many", shards, _how(tmp_path / "s2", unit, tokens, bucket_bytes=64))
+    assert (tmp_path / "s2" / "train-000000" / "bands").stat().st_size > 8 * 8
     _shuffle(tmp_path / "again", shards, _how(tmp_path / "s2", unit, tokens, bucket_bytes=1000))
     assert _hashes(tmp_path / "one") == _hashes(tmp_path / "many") == _hashes(tmp_path / "again")
 
@@ -355,8 +362,9 @@ def test_many_shards_are_neither_many_maps_nor_many_open_files(tmp_path: Path) -
     tasks = shuffling.scatters("train", shards, how)
     for task in tasks:
         scatter(task)
-    plan = shuffling._plan(tasks, how)
-    (task,) = shuffling._gathers(tasks, plan, shuffling._files(_made(tmp_path / "o"), "train", POLICY, None, plan))  # fmt: skip
+    bands = shuffling._bands(tasks)
+    plan = shuffling._plan(bands, how)
+    (task,) = shuffling._gathers(bands, plan, shuffling._files(_made(tmp_path / "o"), "train", POLICY, None, plan))  # fmt: skip
     before = _maps()
     held = shuffle_gather._held(task, shuffle_gather._range(task.folders, task.first, task.after))
     assert len(held.lines.at) == 400
@@ -397,11 +405,11 @@ def test_sh_06_a_number_of_documents_that_no_block_divides_loses_none(tmp_path: 
 
 def test_a_range_of_a_shard_takes_some_bytes_and_not_some_hundred(tmp_path: Path) -> None:
     units = np.zeros((500, 257), np.int64)
-    scatters_ = [Scatter(f"2026-40/{i}", tmp_path, tmp_path, "train", 1, Level("documents", 0), None, 0, tmp_path) for i in range(500)]  # fmt: skip
+    bands = [shuffling._Band(f"2026-40/{i}", tmp_path, 0, 0) for i in range(500)]
     plan = shuffling._Plan(units, [[]] * 256, Placement(1), [], [], [])
     tracemalloc.start()
     try:
-        ranges = shuffling._gathers(scatters_, plan, [])
+        ranges = shuffling._gathers(bands, plan, [])
         held = tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()
