@@ -273,7 +273,7 @@ def _inputs(project: Project, _: str | None) -> dict[str, str]:
 
 STAGE = Stage(
     asset=ASSET,
-    version=2,
+    version=3,
     per_shard=False,
     settings=_settings,
     inputs=_inputs,
