@@ -70,11 +70,14 @@ class Block:
         self.failed: Exception | None = None
 
     def read(self, size: int | None = -1) -> bytes:
-        """Return up to so many bytes, all that are left without a size."""
+        """Return up to so many bytes and BLOCK at the most; all that are left without a size.
+
+        botocore asks for a MiB at a time, and holds the one before meanwhile.
+        """
         if self._stop is not None and self._stop.is_set():
             raise Stopped
         left = self._length - self._at
-        wanted = left if size is None or size < 0 else min(size, left)
+        wanted = left if size is None or size < 0 else min(size, left, BLOCK)
         try:
             data = os.pread(self._blocks.descriptor, wanted, self._start + self._at)
             if wanted and not data:
