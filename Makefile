@@ -12,6 +12,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 SAMPLE := sample/crawl=2026-44/part-00001.parquet
 
 export DAGSTER_DISABLE_TELEMETRY := 1
+# Each command and each worker of a test is a process of its own, which would compile all modules anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 help:
 	@echo 'make run           make a small corpus out of this machine'\''s documentation, and run everything on it'

@@ -266,11 +266,13 @@ def warm() -> None:
 
     Prints what was compiled, what was found compiled, and the folder that keeps it. Without this
     the first run compiles what it needs, for about half a minute. The folder is beside the program
-    or, where that cannot be written, in the user's cache; NUMBA_CACHE_DIR names another.
+    or, where that cannot be written, in the user's cache; NUMBA_CACHE_DIR names another. The byte
+    code of the program's own modules is written too.
     """
-    from corpus_platform.dedup.warming import warm_kernels  # numba takes 0.6 s to load
+    from corpus_platform.dedup.warming import compile_modules, warm_kernels  # numba takes 0.6 s
 
     click.echo("compiling what is not compiled yet: up to a minute", err=True)
+    compile_modules()
     found = warm_kernels()
     for kernel in found:
         click.echo(f"{'compiled' if kernel.compiled else 'found':8}  {kernel.name}")

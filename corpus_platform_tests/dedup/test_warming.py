@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+import corpus_platform
+
 # Everything that a run does with kernels, on what comes out of files: arrays that are read only.
 WORK = """
 import sys
@@ -53,3 +55,19 @@ def test_a_second_process_finds_all_that_the_first_compiled(tmp_path: Path) -> N
     files = sorted(tmp_path.rglob("*"))
     assert compiled_by("warm", tmp_path) == compiled_by("work", tmp_path) == []
     assert sorted(tmp_path.rglob("*")) == files
+
+
+def test_warming_writes_the_byte_code_of_every_module_also_where_python_may_write_none(
+    tmp_path: Path,
+) -> None:
+    work = "from corpus_platform.dedup.warming import compile_modules; compile_modules()"
+    environment = {
+        **os.environ,
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONPYCACHEPREFIX": str(tmp_path),
+    }
+    subprocess.run([sys.executable, "-c", work], check=True, env=environment)
+    (package,) = corpus_platform.__path__
+    modules = {p.relative_to(package).with_suffix("") for p in Path(package).rglob("*.py")}
+    kept = tmp_path / Path(package).relative_to("/")
+    assert {Path(str(p.relative_to(kept)).split(".")[0]) for p in kept.rglob("*.pyc")} == modules
