@@ -136,7 +136,7 @@ def test_a_flip_in_a_source_that_keeps_its_time_is_found_by_verify_and_blocks_fr
     assert ("raw_shards", SHARD) in {(b["asset"], b["partition"]) for b in result["blocked"]}
 
 
-@pytest.mark.parametrize("gone", [False, True])
+@pytest.mark.parametrize("gone", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_stored_copy_that_no_source_can_repair_blocks_its_shard(
     made: Corpus, *, gone: bool
 ) -> None:
@@ -165,20 +165,21 @@ def test_a_source_that_is_gone_is_not_needed_where_a_whole_copy_is_stored(made: 
 # Files of artifacts
 
 
-def test_what_hides_behind_size_and_time_is_found_by_verify_and_repaired_by_run(
-    made: Corpus,
-) -> None:
-    before = made.products()
+def _alter_unseen(made: Corpus) -> None:
+    """Flip a byte of each asset and alter a manifest; their sizes and times stay."""
     for pattern in OUTPUTS.values():
         flip(made.output(pattern), keep_time=True)
     manifest = made.output(f"packed_bins/{SHARDS[1]}/*/manifest.json")
     status, text = manifest.stat(), manifest.read_text(encoding="utf-8")
-    altered = text.replace(
-        before[f"packed_bins/{SHARDS[1]}/{manifest.parent.name}/train.bin"], "0" * 64
-    )
-    manifest.write_text(altered, encoding="utf-8")
+    recorded = sha256(manifest.with_name("train.bin"))
+    assert recorded in text
+    manifest.write_text(text.replace(recorded, "0" * 64), encoding="utf-8")
     os.utime(manifest, ns=(status.st_atime_ns, status.st_mtime_ns))
 
+
+def test_what_hides_behind_size_and_time_is_found_by_verify(made: Corpus) -> None:
+    before = made.products()
+    _alter_unseen(made)
     faults = verify(made)
     assert len(faults) == len(OUTPUTS) + 1
     for asset, pattern in OUTPUTS.items():
@@ -186,6 +187,21 @@ def test_what_hides_behind_size_and_time_is_found_by_verify_and_repaired_by_run(
         assert before[str(made.output(pattern).relative_to(made.data))] in fault
         assert sha256(made.output(pattern)) in fault
     assert "its content hash does not fit" in faults["packed_bins", SHARDS[1]]
+
+
+@pytest.mark.slow
+def test_what_verify_has_found_is_repaired_by_run(made: Corpus) -> None:
+    before = made.products()
+    _alter_unseen(made)
+    assert verify(made)
+    run_repairs(made, before)
+
+
+def test_a_pack_that_is_gone_is_made_again(made: Corpus) -> None:
+    before = made.products()
+    folder_gone(made.output(OUTPUTS["packed_bins"]))
+    due = [(entry["asset"], entry["partition"]) for entry in made.plan()]
+    assert due == [("packed_bins", SHARD), ("shuffled_bins", None)]  # a release of the same id
     run_repairs(made, before)
 
 
