@@ -9,10 +9,11 @@ import pytest
 
 from corpus_platform.defs.memory import Memory
 from corpus_platform.defs.partitions import SHARDS_NAME
-from corpus_platform.defs.resources import load_corpus
+from corpus_platform.defs.resources import Corpus, load_corpus
 from corpus_platform_tests.daemon import Daemon
 from corpus_platform_tests.defs.nights import DAY, NIGHT
-from corpus_platform_tests.defs.telling import TOKEN, Scene, open_instance
+from corpus_platform_tests.defs.telling import TOKEN, Scene
+from corpus_platform_tests.instances import in_folder, in_memory
 from corpus_platform_tests.slack_server import SlackServer
 from corpus_platform_tests.small import SHARDS, write_small_corpus
 
@@ -25,8 +26,8 @@ def server() -> Iterator[SlackServer]:
 
 
 @pytest.fixture
-def scene(tmp_path: Path, server: SlackServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
-    """A new corpus with a token, before its first tick."""
+def alerting(tmp_path: Path, server: SlackServer, monkeypatch: pytest.MonkeyPatch) -> Corpus:
+    """A new corpus whose alerts go to the server, and a token."""
     monkeypatch.setenv("SLACK_BOT_TOKEN", TOKEN)
     monkeypatch.delenv("SLACK_CHANNEL", raising=False)
     monkeypatch.delenv("CORPUS_UI_URL", raising=False)
@@ -35,15 +36,35 @@ def scene(tmp_path: Path, server: SlackServer, monkeypatch: pytest.MonkeyPatch) 
         "sources: [{glob: 'source/crawl={crawl}/*'}]\n"
         f"alerts: {{slack: {{base_url: '{server.base_url}'}}, ui_url: 'http://ui:3000/'}}\n"
     )
-    with open_instance(tmp_path / "instance") as instance:
-        yield Scene(tmp_path, instance, load_corpus(config), server)
+    return load_corpus(config)
+
+
+@pytest.fixture
+def scene(alerting: Corpus, tmp_path: Path, server: SlackServer) -> Iterator[Scene]:
+    """That corpus before its first tick, on an instance in memory."""
+    with in_memory() as instance:
+        yield Scene(tmp_path, instance, alerting, server)
+
+
+@pytest.fixture
+def stored_scene(alerting: Corpus, tmp_path: Path, server: SlackServer) -> Iterator[Scene]:
+    """The same on an instance in the folder `instance`."""
+    with in_folder(tmp_path / "instance") as instance:
+        yield Scene(tmp_path, instance, alerting, server)
 
 
 @pytest.fixture
 def begun(scene: Scene) -> Scene:
-    """The same after its first tick, which found nothing."""
+    """The one in memory after its first tick, which found nothing."""
     assert scene.tick() == "nothing new to tell"
     return scene
+
+
+@pytest.fixture
+def stored(stored_scene: Scene) -> Scene:
+    """The one in a folder after its first tick, which found nothing."""
+    assert stored_scene.tick() == "nothing new to tell"
+    return stored_scene
 
 
 @pytest.fixture(scope="session")
@@ -74,11 +95,8 @@ def daemon(grown: Path, tmp_path: Path) -> Daemon:
 
 
 @pytest.fixture
-def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
-    """An instance in a folder that knows the partitions of the small corpus."""
-    home = tmp_path / "home"
-    home.mkdir()
-    overrides = {"telemetry": {"enabled": False}}
-    with dg.DagsterInstance.local_temp(str(home), overrides=overrides) as made:
+def instance() -> Iterator[dg.DagsterInstance]:
+    """An instance that knows the partitions of the small corpus."""
+    with in_memory() as made:
         made.add_dynamic_partitions(SHARDS_NAME, list(SHARDS))
         yield made

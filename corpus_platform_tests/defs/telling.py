@@ -1,6 +1,6 @@
 """What the tests of alerts share: an instance and a server for Slack, and tiny definitions that fail.
 
-Everything is real: SQLite in a folder, runs in process, HTTP on loopback.
+Everything is real: an instance, runs in process, HTTP on loopback.
 """
 
 import time
@@ -13,32 +13,23 @@ import dagster as dg
 from corpus_platform.defs.alerts import tell
 from corpus_platform.defs.memory import Memory
 from corpus_platform.defs.resources import Corpus
+from corpus_platform_tests.instances import QUIET
 from corpus_platform_tests.slack_server import SlackServer
 
 __all__ = [
-    "QUIET",
     "TOKEN",
     "Check",
     "Scene",
     "checked",
     "crashing",
     "failing",
-    "open_instance",
     "raising",
     "refusing",
 ]
 
 TOKEN = "xoxb-1234-secret"
-SILENT = {"telemetry": {"enabled": False}}
-QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 THINGS = dg.DynamicPartitionsDefinition(name="things")
 Check = Callable[[], dg.AssetCheckResult]
-
-
-def open_instance(folder: Path) -> dg.DagsterInstance:
-    """Open the instance of a folder: SQLite files, as Dagster makes them by default."""
-    folder.mkdir(exist_ok=True)
-    return dg.DagsterInstance.local_temp(str(folder), overrides=SILENT)
 
 
 @dataclass

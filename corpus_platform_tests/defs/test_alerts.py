@@ -14,11 +14,13 @@ from sqlalchemy import event
 
 from corpus_platform.defs import alerts, slack
 from corpus_platform.defs.alerts import build_alerts, tell
-from corpus_platform.defs.ledger import recall
+from corpus_platform.defs.ledger import Ledger, recall
 from corpus_platform.defs.location import build_definitions
+from corpus_platform.defs.memory import Memory
 from corpus_platform.defs.resources import load_corpus
 from corpus_platform.errors import MissingExtra, SettingsError
-from corpus_platform_tests.defs.telling import TOKEN, Scene, checked, failing, open_instance
+from corpus_platform_tests.defs.telling import TOKEN, Scene, checked, failing
+from corpus_platform_tests.instances import in_folder
 from corpus_platform_tests.slack_server import fault, hang, ok, refuse, wait
 
 DAY = 24 * 3600.0
@@ -30,11 +32,10 @@ def test_what_failed_before_the_first_tick_is_not_told(scene: Scene) -> None:
     assert scene.server.requests == []
 
 
-def test_what_failed_while_no_daemon_ran_is_told_in_order_of_time(begun: Scene) -> None:
+def test_what_failed_since_the_last_tick_is_told_in_order_of_time(begun: Scene) -> None:
     for name in ("b", "a", "c"):
         begun.run(checked(("fits", failing())), "thing", partition=name)
-    with open_instance(begun.folder / "instance") as anew:
-        assert tell(anew, begun.corpus, now=time.time()) == "told 3"
+    assert begun.tick() == "told 3"
     assert [text[25:28] for text in begun.server.texts] == ["[b]", "[a]", "[c]"]
 
 
@@ -116,6 +117,28 @@ def test_a_tick_reads_a_bounded_number_of_runs_and_the_next_goes_on(
     assert [text[25:28] for text in begun.server.texts] == ["[1]", "[2]", "[3]", "[4]", "[5]"]
 
 
+def test_a_tick_that_falls_between_a_post_and_the_ledger_repeats_that_one_message(
+    begun: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("1", "2", "3"):
+        begun.run(checked(("fits", failing())), "thing", partition=name)
+    save, saved = Ledger.save, []
+
+    def save_until_it_falls(ledger: Ledger, memory: Memory, now: float) -> None:
+        saved.append(now)
+        if len(saved) == 2:  # after the second post, before it is noted
+            raise KeyboardInterrupt
+        save(ledger, memory, now)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Ledger, "save", save_until_it_falls)
+        with pytest.raises(KeyboardInterrupt):
+            begun.tick()
+    assert begun.tick() == "told 2"
+    assert begun.tick() == "nothing new to tell"
+    assert [text[25:28] for text in begun.server.texts] == ["[1]", "[2]", "[2]", "[3]"]
+
+
 KILLED = """
 import os, signal, sys, time
 from pathlib import Path
@@ -137,23 +160,30 @@ with dg.DagsterInstance.local_temp(str(folder / "instance")) as instance:
 """
 
 
-def test_a_tick_killed_between_a_post_and_the_ledger_repeats_that_one_message(begun: Scene) -> None:
+@pytest.mark.slow
+def test_a_tick_killed_between_a_post_and_the_ledger_repeats_that_one_message(
+    stored: Scene,
+) -> None:
     for name in ("1", "2", "3"):
-        begun.run(checked(("fits", failing())), "thing", partition=name)
+        stored.run(checked(("fits", failing())), "thing", partition=name)
     script = KILLED.replace("{saves}", "2")  # after the second post, before it is noted
-    killed = subprocess.run([sys.executable, "-c", script, str(begun.folder)], check=False)
+    killed = subprocess.run([sys.executable, "-c", script, str(stored.folder)], check=False)
     assert killed.returncode == -signal.SIGKILL
-    with open_instance(begun.folder / "instance") as anew:
-        tell(anew, begun.corpus, now=time.time())
-        assert tell(anew, begun.corpus, now=time.time()) == "nothing new to tell"
-    assert [text[25:28] for text in begun.server.texts] == ["[1]", "[2]", "[2]", "[3]"]
+    with in_folder(stored.folder / "instance") as anew:
+        tell(anew, stored.corpus, now=time.time())
+        assert tell(anew, stored.corpus, now=time.time()) == "nothing new to tell"
+    assert [text[25:28] for text in stored.server.texts] == ["[1]", "[2]", "[2]", "[3]"]
 
 
-def test_a_restart_tells_nothing_again(begun: Scene) -> None:
-    begun.run(checked(("fits", failing())), "thing")
-    begun.tick()
-    with open_instance(begun.folder / "instance") as anew:
-        assert tell(anew, begun.corpus, now=time.time()) == "nothing new to tell"
+def test_a_restart_tells_what_failed_while_no_daemon_ran_and_nothing_again(stored: Scene) -> None:
+    stored.run(checked(("fits", failing())), "thing", partition="1")
+    stored.tick()
+    stored.run(checked(("fits", failing())), "thing", partition="2")
+    with in_folder(stored.folder / "instance") as anew:
+        assert tell(anew, stored.corpus, now=time.time()) == "told 1"
+    with in_folder(stored.folder / "instance") as anew:
+        assert tell(anew, stored.corpus, now=time.time()) == "nothing new to tell"
+    assert [text[25:28] for text in stored.server.texts] == ["[1]", "[2]"]
 
 
 def test_what_was_told_is_forgotten_after_thirty_days_and_not_told_again(begun: Scene) -> None:
@@ -268,8 +298,7 @@ def test_without_a_token_the_first_tick_fails_and_later_ones_say_why(
     monkeypatch.delenv("SLACK_BOT_TOKEN")
     with pytest.raises(SettingsError, match="SLACK_BOT_TOKEN is not set"):
         scene.tick()
-    with open_instance(scene.folder / "instance") as anew:  # a restart does not repeat it
-        assert "SLACK_BOT_TOKEN is not set" in tell(anew, scene.corpus, now=time.time())
+    assert "SLACK_BOT_TOKEN is not set" in scene.tick()
     scene.run(checked(("fits", failing())), "thing")
     monkeypatch.setenv("SLACK_BOT_TOKEN", TOKEN)
     assert scene.tick() == "nothing new to tell"  # its first tick: no older history
@@ -303,16 +332,16 @@ def test_the_address_of_the_web_ui_may_come_from_the_environment(
 
 
 def test_the_token_is_in_no_text_log_or_memory(
-    begun: Scene, caplog: pytest.LogCaptureFixture
+    stored: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    begun.run(checked(("fits", failing())), "thing")
+    stored.run(checked(("fits", failing())), "thing")
     for answer in (fault, refuse("invalid_auth"), ok):
-        begun.server.answer(answer)
-        begun.tick()
-    seen = [*begun.words, *begun.server.texts, caplog.text, str(begun.memory.get("alerts"))]
+        stored.server.answer(answer)
+        stored.tick()
+    seen = [*stored.words, *stored.server.texts, caplog.text, str(stored.memory.get("alerts"))]
     assert [text for text in seen if TOKEN in text] == []
-    files = (path for path in begun.folder.rglob("*") if path.is_file())
+    files = (path for path in stored.folder.rglob("*") if path.is_file())
     assert [path for path in files if TOKEN.encode() in path.read_bytes()] == []
 
 

@@ -14,6 +14,7 @@ from corpus_platform.defs.partitions import SHARDS
 from corpus_platform.errors import SettingsError
 from corpus_platform.gates import GATES
 from corpus_platform.stages.chain import CHAIN
+from corpus_platform_tests.instances import in_memory
 
 PER_SHARD = {
     "raw_shards",
@@ -231,7 +232,7 @@ def _jobs_and_ops(defs: dg.Definitions) -> Iterator[tuple[dg.JobDefinition, str]
 def test_a_run_with_a_made_up_configuration_is_refused_before_it_is_one(tmp_path: Path) -> None:
     defs = _build(tmp_path)
     ops = set()
-    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
+    with in_memory() as instance:
         for job, op in _jobs_and_ops(defs):
             ops.add(op)
             for given in ({"ops": {op: {"config": {"min_chars": 1}}}}, {"ops": {op: {"x": 1}}}):

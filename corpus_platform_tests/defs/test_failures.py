@@ -12,16 +12,15 @@ from corpus_platform.defs.location import build_definitions
 from corpus_platform.defs.partitions import SHARDS_NAME
 from corpus_platform.defs.resources import TASK_TAG, load_corpus
 from corpus_platform_tests.defs.telling import (
-    QUIET,
     TOKEN,
     Scene,
     checked,
     crashing,
     failing,
-    open_instance,
     raising,
     refusing,
 )
+from corpus_platform_tests.instances import QUIET, in_folder, in_memory
 from corpus_platform_tests.slack_server import SlackServer
 from corpus_platform_tests.small import SHARDS, register, write_shard
 
@@ -239,7 +238,7 @@ def test_a_real_shard_that_loses_too_much_is_one_message(
     config.write_text("sources: [{glob: 'source/crawl={crawl}/*'}]\n")
     with_a_bad_shard(config, server.base_url)
     corpus = load_corpus(config)
-    with open_instance(tmp_path / "instance") as instance:
+    with in_memory() as instance:
         instance.add_dynamic_partitions(SHARDS_NAME, register(corpus.project()))
         scene = Scene(tmp_path, instance, corpus, server)
         scene.tick()
@@ -258,7 +257,7 @@ def test_a_bad_shard_is_one_message_wherever_what_comes_after_it_is_refused(
     with_a_bad_shard(finished, server.base_url)
     corpus = load_corpus(finished)
     keys = register(corpus.project())
-    with open_instance(tmp_path / "instance") as instance:
+    with in_folder(tmp_path / "instance") as instance:
         instance.add_dynamic_partitions(SHARDS_NAME, keys)
         scene = Scene(tmp_path, instance, corpus, server)
         scene.tick()

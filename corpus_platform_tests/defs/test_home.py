@@ -9,6 +9,7 @@ from corpus_platform.config import Settings
 from corpus_platform.defs.home import prepare_home
 from corpus_platform.defs.worker import TASK_TAG
 from corpus_platform.defs.workers import fail_unfinished
+from corpus_platform_tests.instances import in_memory
 
 
 def _settings(base: Path) -> Settings:
@@ -36,7 +37,7 @@ def test_dagster_home_counts_where_it_is_set(
     assert prepare_home(_settings(tmp_path), tmp_path / "corpus.yaml") == tmp_path / "home"
 
 
-def test_only_the_unfinished_runs_of_this_corpus_are_reported_failed(tmp_path: Path) -> None:
+def test_only_the_unfinished_runs_of_this_corpus_are_reported_failed() -> None:
     @dg.op
     def nothing() -> None:
         """Do nothing."""
@@ -45,7 +46,7 @@ def test_only_the_unfinished_runs_of_this_corpus_are_reported_failed(tmp_path: P
     def some() -> None:
         nothing()
 
-    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
+    with in_memory() as instance:
         runs = {
             task: instance.create_run_for_job(
                 some, status=dg.DagsterRunStatus.STARTED, tags={TASK_TAG: task}

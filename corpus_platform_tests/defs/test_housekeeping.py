@@ -13,17 +13,13 @@ from corpus_platform.defs.partitions import SHARDS_NAME
 from corpus_platform.settings_file import load_settings
 from corpus_platform.stages.chain import open_project
 from corpus_platform.stages.project import Project
+from corpus_platform_tests.instances import QUIET, in_memory
 from corpus_platform_tests.small import SHARDS, register
-
-QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
 
 @pytest.fixture
-def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
-    home = tmp_path / "home"
-    home.mkdir()
-    overrides = {"telemetry": {"enabled": False}}
-    with dg.DagsterInstance.local_temp(str(home), overrides=overrides) as made:
+def instance() -> Iterator[dg.DagsterInstance]:
+    with in_memory() as made:
         yield made
 
 

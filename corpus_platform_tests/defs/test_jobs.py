@@ -1,6 +1,6 @@
 """What each job executes, in which order, what is tried again, and what waits for what.
 
-Every run is a real one, of the real definitions over the small corpus on SQLite.
+Every run is a real one, of the real definitions over the small corpus.
 """
 
 import os
@@ -20,9 +20,9 @@ from corpus_platform.stages import members
 from corpus_platform.stages.chain import open_project
 from corpus_platform.storage.files import copy_hashed
 from corpus_platform_tests.faults import FAULTS, plant
+from corpus_platform_tests.instances import QUIET
 from corpus_platform_tests.small import SHARDS, register
 
-QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 CLUSTERS = ("dedup_clusters", "dedup_clusters_gates")
 TOKENIZER = ("tokenizer", "tokenizer_gates")
 

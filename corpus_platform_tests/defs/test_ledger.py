@@ -8,7 +8,7 @@ import dagster as dg
 from corpus_platform.defs.ledger import Ledger, cause_of, recall
 from corpus_platform.defs.memory import Memory
 from corpus_platform.defs.messages import CrashedCheck, FailedRun, GateFailure, Heartbeat
-from corpus_platform_tests.defs.telling import open_instance
+from corpus_platform_tests.instances import in_folder, in_memory
 
 DAY = 24 * 3600.0
 GATE = GateFailure("raw_shards", "2026-40/a", "sha256", "differs", "c1", "run", 1.0)
@@ -23,24 +23,22 @@ def memory(instance: dg.DagsterInstance) -> Memory:
 def test_a_ledger_comes_back_as_it_was_saved_in_another_process(tmp_path: Path) -> None:
     ledger = Ledger(since=5.0, upto=6.0, done={"r1": 7.5}, pause=8.0, warned="no token")
     ledger.note([GATE, RUN, Heartbeat("n", "all well", 1.0)], now=10.0)
-    with open_instance(tmp_path / "instance") as instance:
+    with in_folder(tmp_path / "instance") as instance:
         ledger.save(memory(instance), now=10.0)
-    with open_instance(tmp_path / "instance") as anew:
+    with in_folder(tmp_path / "instance") as anew:
         assert recall(memory(anew)) == ledger
 
 
-def test_before_anything_was_saved_the_ledger_is_empty(tmp_path: Path) -> None:
-    with open_instance(tmp_path / "instance") as instance:
+def test_before_anything_was_saved_the_ledger_is_empty() -> None:
+    with in_memory() as instance:
         assert recall(memory(instance)) == Ledger()
 
 
-def test_what_was_told_leaves_after_thirty_days_and_runs_when_all_before_are_done(
-    tmp_path: Path,
-) -> None:
+def test_what_was_told_leaves_after_thirty_days_and_runs_when_all_before_are_done() -> None:
     ledger = Ledger(upto=7.0, done={"old": 6.0, "new": 8.0})
     ledger.note([GATE], now=DAY)
     ledger.note([RUN], now=2 * DAY)
-    with open_instance(tmp_path / "instance") as instance:
+    with in_memory() as instance:
         ledger.save(memory(instance), now=31.5 * DAY)
         kept = recall(memory(instance))
     assert list(kept.told) == [RUN.key]

@@ -12,6 +12,7 @@ from corpus_platform.errors import SettingsError
 from corpus_platform.settings_file import load_settings
 from corpus_platform.stages.chain import open_project
 from corpus_platform.stages.project import Project
+from corpus_platform_tests.instances import in_memory
 
 KEYS = ("a/1", "a/10", "a/2", "a-b/0")  # the order of shards: crawls by name, then their shards
 
@@ -26,11 +27,8 @@ def project(tmp_path: Path) -> Project:
 
 
 @pytest.fixture
-def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
-    home = tmp_path / "home"
-    home.mkdir()
-    overrides = {"telemetry": {"enabled": False}}
-    with dg.DagsterInstance.local_temp(str(home), overrides=overrides) as made:
+def instance() -> Iterator[dg.DagsterInstance]:
+    with in_memory() as made:
         yield made
 
 

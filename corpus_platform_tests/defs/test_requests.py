@@ -1,13 +1,12 @@
 """What is at work, and what failed last, on a real instance."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import dagster as dg
 import pytest
 
 from corpus_platform.defs.requests import at_work, last_failed
-from corpus_platform_tests.defs.telling import open_instance
+from corpus_platform_tests.instances import in_memory
 
 
 @dg.op
@@ -25,9 +24,9 @@ def of_another_project() -> None:
 
 
 @pytest.fixture
-def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
-    """An empty instance: SQLite files in a folder."""
-    with open_instance(tmp_path / "instance") as opened:
+def instance() -> Iterator[dg.DagsterInstance]:
+    """An empty instance."""
+    with in_memory() as opened:
         yield opened
 
 

@@ -12,9 +12,9 @@ from corpus_platform.defs.memory import Memory
 from corpus_platform.defs.resources import Corpus, load_corpus
 from corpus_platform.defs.status import report_status, status_metadata
 from corpus_platform.planner import State, Survey
+from corpus_platform_tests.instances import QUIET
 from corpus_platform_tests.small import SHARDS
 
-QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 KEY = dg.AssetKey("corpus_status")
 STAGES = (
     "raw_shards",
