@@ -8,6 +8,7 @@ compute is the stages' own business.
 
 import contextlib
 import datetime
+import functools
 import os
 import platform
 import time
@@ -483,5 +484,11 @@ def _circumstances(started: float) -> dict[str, object]:
         "made_at": datetime.datetime.now(tz=datetime.UTC).isoformat(timespec="seconds"),
         "host": platform.node(),
         "pid": os.getpid(),
-        "versions": {name: package_version(name) for name in LIBRARIES},
+        "versions": dict(_versions()),
     }
+
+
+@functools.cache
+def _versions() -> dict[str, str]:
+    """Return the versions of the libraries at work; finding them out parses a file for each."""
+    return {name: package_version(name) for name in LIBRARIES}
