@@ -52,22 +52,28 @@ def _pages(kind: str, count: int) -> list[Page]:
     ]
 
 
+REAL = pytest.mark.xdist_group("sample")  # what is installed here is read once, and once again
+
+
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory) -> SampleReport:
     return make_sample(tmp_path_factory.mktemp("real"), target_bytes=400_000)
 
 
+@REAL
 def test_the_documentation_of_this_machine_fills_the_target(real: SampleReport) -> None:
     assert 380_000 <= real.text_bytes <= 400_000
     assert real.short_of_target == 0
 
 
+@REAL
 def test_the_shards_hold_what_the_report_says(real: SampleReport) -> None:
     found = [(f, len(_records(real.folder / f)), (real.folder / f).stat().st_size) for f in FILES]
     assert [(s.file, s.documents, s.file_bytes) for s in real.shards] == found
     assert sorted(_files(real.folder)) == FILES
 
 
+@REAL
 def test_records_have_an_id_of_their_own_a_url_and_a_text(real: SampleReport) -> None:
     records = [record for file in FILES for record in _records(real.folder / file)]
     assert {tuple(record) for record in records} == {("id", "url", "text")}
@@ -76,21 +82,23 @@ def test_records_have_an_id_of_their_own_a_url_and_a_text(real: SampleReport) ->
     assert max(len(record["text"].encode()) for record in records) <= 200_000
 
 
+@REAL
 def test_no_url_names_a_place_of_this_machine(real: SampleReport) -> None:
     urls = [record["url"] for file in FILES for record in _records(real.folder / file)]
     assert [url for url in urls if ":/" in url or ".." in url] == []
 
 
-def test_a_second_call_leaves_the_files_as_they_are(tmp_path: Path) -> None:
-    report = make_sample(tmp_path, target_bytes=100_000)
-    before = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in tmp_path.glob("*/*")}
-    assert make_sample(tmp_path, target_bytes=100_000) == report
-    assert before == {
-        path: (path.stat().st_mtime_ns, path.read_bytes()) for path in tmp_path.glob("*/*")
-    }
+@REAL
+def test_a_second_call_leaves_the_files_as_they_are(real: SampleReport) -> None:
+    paths = [real.folder / file for file in FILES]
+    before = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in paths}
+    assert make_sample(real.folder, target_bytes=real.target_bytes) == real
+    assert before == {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in paths}
+    assert sorted(_files(real.folder)) == FILES
 
 
-def test_a_damaged_shard_is_made_again(tmp_path: Path) -> None:
+def test_a_damaged_shard_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _use(monkeypatch, ("pages", 1.0, _pages("a", 2000)))
     make_sample(tmp_path, target_bytes=100_000)
     whole = _files(tmp_path)
     (tmp_path / FILES[2]).write_bytes(b"damaged")

@@ -78,9 +78,9 @@ def test_the_sample_is_that_of_all_documents_held_at_once(
 def test_examined_are_every_so_many_kept_documents(
     kept: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tokenizer_sample, "BATCH", 7)
+    monkeypatch.setattr(tokenizer_sample, "BATCH", 35)
     # Every third document is dropped, and shards are as long as their number.
-    rows = [(f"2026-40/{s:05}", row) for s in range(1, 90) for row in range(s)]
+    rows = [(f"2026-40/{s:05}", row) for s in range(1, 56) for row in range(s)]
     table = pa.table(
         {
             "shard": [shard for shard, _ in rows],
@@ -89,9 +89,9 @@ def test_examined_are_every_so_many_kept_documents(
         },
         schema=TABLE,
     )
-    with TableWriter(tmp_path / "clusters.parquet", TABLE, group_rows=10) as writer:
-        for start in range(0, len(rows), 10):
-            writer.write(table.slice(start, 10))
+    with TableWriter(tmp_path / "clusters.parquet", TABLE, group_rows=50) as writer:
+        for start in range(0, len(rows), 50):
+            writer.write(table.slice(start, 50))
         writer.close()
     found = [
         (shard, row)

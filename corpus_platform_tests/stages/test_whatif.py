@@ -1,6 +1,7 @@
 """What-if answers are those of a real run with the setting."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,9 @@ from click.testing import CliRunner
 from corpus_platform.cli import main
 from corpus_platform.dedup.clusters import Keep
 from corpus_platform.errors import Uncleared, UsageError
+from corpus_platform.settings_file import load_settings
+from corpus_platform.stages.chain import open_project
+from corpus_platform.stages.project import Project, Report
 from corpus_platform.stages.whatif import decide_again
 from corpus_platform_tests.stages.near_copies import (
     add_shards,
@@ -25,17 +29,44 @@ SHARDS = {
 }
 
 
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """The corpus after a run at 0.6; nobody changes it."""
+    options = "dedup: {bands: 32, rows: 4, threshold: 0.6}\n"
+    project = new_corpus(tmp_path_factory.mktemp("run"), SHARDS, options)
+    cluster(project)
+    return project
+
+
+@pytest.fixture(scope="module")
+def usual(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """The corpus after a run with the settings that dedup has by itself; nobody changes it."""
+    project = new_corpus(tmp_path_factory.mktemp("usual"), SHARDS)
+    cluster(project)
+    return project
+
+
+def _another_run(run: Project, folder: Path, options: str) -> Report:
+    """Cluster a copy of the corpus of that run as if it had never been clustered."""
+    shutil.copytree(run.settings.base, folder)
+    config = folder / "corpus.yaml"
+    text = config.read_text(encoding="utf-8").replace("threshold: 0.6", options)
+    config.write_text(text, encoding="utf-8")
+    project = open_project(load_settings(config))
+    for asset in ("dedup_clusters", "dedup_verdicts"):
+        shutil.rmtree(project.store.folder(asset, None))
+    report = cluster(project)
+    assert report.artifact.manifest.measured["effort"]["pairs_known"] == 0
+    return report
+
+
 @pytest.mark.parametrize("threshold", [0.6, 0.75, 0.85, 0.95, 1.0])
 @pytest.mark.parametrize("keep", ["first_seen", "one_per_cluster"])
 def test_another_threshold_and_policy_keep_what_a_real_run_keeps(
-    threshold: float, keep: Keep, tmp_path: Path
+    threshold: float, keep: Keep, run: Project, tmp_path: Path
 ) -> None:
-    bands = "bands: 32, rows: 4"
-    project = new_corpus(tmp_path / "1", SHARDS, f"dedup: {{{bands}, threshold: 0.6}}\n")
-    cluster(project)
-    found = decide_again(project, threshold=threshold, keep=keep)
-    options = f"dedup: {{{bands}, threshold: {threshold}, keep: {keep}}}\n"
-    real = cluster(new_corpus(tmp_path / "2", SHARDS, options))
+    found = decide_again(run, threshold=threshold, keep=keep)
+    real = _another_run(run, tmp_path / "again", f"threshold: {threshold}, keep: {keep}")
     table, ledger = clusters(real), real.artifact.manifest.ledger
     assert found.kept.tolist() == table["kept"].to_list()
     counts = found.counts[None]
@@ -48,11 +79,9 @@ def test_another_threshold_and_policy_keep_what_a_real_run_keeps(
     assert counts.documents == sum(found.counts[c].documents for c in ("2026-40", "2026-44")) == 14
 
 
-def test_a_threshold_below_that_of_the_run_cannot_be_answered(tmp_path: Path) -> None:
-    project = new_corpus(tmp_path, SHARDS)
-    cluster(project)
+def test_a_threshold_below_that_of_the_run_cannot_be_answered(usual: Project) -> None:
     with pytest.raises(UsageError, match=r"threshold 0\.7: .* from 0\.8 on"):
-        decide_again(project, threshold=0.7)
+        decide_again(usual, threshold=0.7)
 
 
 def test_without_verification_there_is_nothing_to_decide_by(tmp_path: Path) -> None:
@@ -86,10 +115,8 @@ def test_before_the_first_clusters_there_is_no_answer(tmp_path: Path) -> None:
         decide_again(new_corpus(tmp_path, SHARDS), threshold=0.9)
 
 
-def test_the_command_shows_both_side_by_side(tmp_path: Path) -> None:
-    project = new_corpus(tmp_path, SHARDS)
-    cluster(project)
-    config = ["--config", str(tmp_path / "corpus.yaml")]
+def test_the_command_shows_both_side_by_side(usual: Project) -> None:
+    config = ["--config", str(usual.settings.base / "corpus.yaml")]
     shown = CliRunner().invoke(main, ["whatif", "dedup", *config, "--threshold", "1.0"])
     assert shown.exit_code == 0, shown.output
     rows = [line.split() for line in shown.stdout.splitlines()]
@@ -103,18 +130,21 @@ def test_the_command_shows_both_side_by_side(tmp_path: Path) -> None:
     assert then["crawls"]["2026-44"]["kept"] == 6
 
 
-def test_the_command_wants_something_to_be_different(tmp_path: Path) -> None:
-    new_corpus(tmp_path, SHARDS)
-    asked = CliRunner().invoke(main, ["whatif", "dedup", "--config", str(tmp_path / "corpus.yaml")])
+def test_the_command_wants_something_to_be_different(usual: Project) -> None:
+    config = ["--config", str(usual.settings.base / "corpus.yaml")]
+    asked = CliRunner().invoke(main, ["whatif", "dedup", *config])
     assert asked.exit_code == 2
     assert "Name --threshold or --keep" in asked.stderr
 
 
 @pytest.mark.parametrize("changed_setting", ["priority: ['*/b*']", "prefer: longest"])
 def test_another_order_of_documents_than_that_of_the_run_cannot_be_answered(
-    changed_setting: str, tmp_path: Path
+    changed_setting: str, usual: Project, tmp_path: Path
 ) -> None:
-    cluster(new_corpus(tmp_path, SHARDS))
-    project = new_corpus(tmp_path, SHARDS, f"dedup: {{{changed_setting}}}\n")
+    shutil.copytree(usual.settings.base, tmp_path / "changed")
+    config = tmp_path / "changed" / "corpus.yaml"
+    with config.open("a", encoding="utf-8") as file:
+        file.write(f"dedup: {{{changed_setting}}}\n")
+    project = open_project(load_settings(config))
     with pytest.raises(UsageError, match=changed_setting.partition(":")[0]):
         decide_again(project, threshold=0.9)
