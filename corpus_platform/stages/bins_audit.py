@@ -19,6 +19,14 @@ from corpus_platform.storage.files import file_sha256
 __all__ = ["measure_bin"]
 
 BLOCK_TOKENS = 1 << 22
+COUNTED = (
+    "ids_out_of_range",
+    "padding_tokens",
+    "eos_count",
+    "loss_masked_tokens",
+    "bad_ends",
+    "mask_faults",
+)
 
 
 class Entries(NamedTuple):
@@ -39,7 +47,8 @@ def measure_bin(
     lines = listed.filter(pl.col("tokens") > 0).sort("start")
     entries = _entries(bin_, lines)
     faults = entries.faults + _layout_faults(bin_, listed, lines, packing)
-    counts: Counter[str] = Counter(index_faults=faults)
+    # Named where a bin has no block too: it is empty where a shard keeps no document.
+    counts: Counter[str] = Counter(dict.fromkeys(COUNTED, 0), index_faults=faults)
     for start in range(0, len(bin_.tokens), BLOCK_TOKENS):
         counts.update(_measure_block(bin_, policy, entries, start))
         bin_.forget()
@@ -116,8 +125,6 @@ def _measure_block(bin_: TokenBin, policy: Policy, entries: Entries, start: int)
     counts: Counter[str] = Counter(
         ids_out_of_range=int(np.count_nonzero(tokens >= policy.vocab_size)),
         padding_tokens=int(np.count_nonzero(padded)),
-        eos_count=0,
-        loss_masked_tokens=0,
     )
     begins = _marked(entries.begins, start, stop)
     closes = _marked(entries.closes, start, stop)

@@ -19,7 +19,7 @@ from corpus_platform.stages.chain import open_project
 from corpus_platform.stages.packed_bins import pack_shard
 from corpus_platform.stages.project import Project
 from corpus_platform.tokenization.encoder import load_encoder
-from corpus_platform_tests.small import SHARDS
+from corpus_platform_tests.small import SHARDS, documents, run_chain, write_shard
 from corpus_platform_tests.tokenization.trained import trained
 
 FIRST = SHARDS[0]
@@ -104,3 +104,25 @@ def test_a_shard_without_a_validation_document_has_an_empty_file_of_it(project: 
     assert artifact.manifest.ledger["validation_documents"] == 0
     assert artifact.path("val.bin").stat().st_size == 0
     assert artifact.path("val.index").stat().st_size == 0
+
+
+@pytest.mark.parametrize("strategy", ["concat", "best_fit", "pad"])
+def test_a_shard_of_which_nothing_is_kept_has_empty_files_and_a_release_without_it(
+    strategy: str, tmp_path: Path
+) -> None:
+    """Two copies of a shard: all of the second one are dropped for their twins in the first."""
+    config = tmp_path / "corpus.yaml"
+    config.write_text(
+        "sources: [{glob: 'in/{crawl}/*'}]\nclean: {preset: none}\n"
+        f"tokenizer: {{vocab_size: 300}}\npack: {{strategy: {strategy}, sequence_length: 64}}\n"
+    )
+    for name in ("a.jsonl", "b.jsonl"):
+        write_shard(tmp_path / "in" / "2026-40" / name, documents()[:12])
+    write_shard(tmp_path / "in" / "2026-40" / "c.jsonl", [])
+    project = open_project(load_settings(config))
+    release = run_chain(project)
+    for shard in ("2026-40/b.jsonl", "2026-40/c.jsonl"):
+        packed = project.present("packed_bins", shard)
+        assert [packed.path(f"{n}.bin").stat().st_size for n in ("train", "val")] == [0, 0]
+        assert packed.numbers["padding_tokens"] == packed.numbers["eos_count"] == 0
+    assert set(pl.read_parquet(release / "documents.parquet")["shard"]) == {"2026-40/a.jsonl"}
