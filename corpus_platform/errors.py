@@ -35,12 +35,19 @@ __all__ = [
     "Uncleared",
     "UsageError",
     "place",
+    "split_place",
 ]
 
 
 def place(asset: str, partition: str | None) -> str:
     """Return how messages name an artifact: `asset[partition]`, or the asset alone."""
     return asset if partition is None else f"{asset}[{partition}]"
+
+
+def split_place(name: str) -> tuple[str, str | None]:
+    """Return asset and partition that `place` made a name of; a partition may hold brackets too."""
+    asset, bracket, partition = name.partition("[")
+    return asset, partition.removesuffix("]") if bracket else None
 
 
 class CorpusError(Exception):

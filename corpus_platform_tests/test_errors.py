@@ -74,3 +74,19 @@ def test_all_errors_are_in_one_tree_and_exported() -> None:
     assert kinds == set(errors.__all__) - {"place"}
     assert all(issubclass(getattr(errors, name), CorpusError) for name in kinds)
     assert all(f" {name} " in str(errors.__doc__) for name in kinds - {"CorpusError"})
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("tokenizer", ("tokenizer", None)),
+        ("packed_bins[2026-40/a.jsonl]", ("packed_bins", "2026-40/a.jsonl")),
+        ("packed_bins[2026-40/a[1]]", ("packed_bins", "2026-40/a[1]")),
+        ("packed_bins[2026-40/[[x]]]", ("packed_bins", "2026-40/[[x]]")),
+    ],
+)
+def test_a_name_of_a_place_is_taken_apart_at_its_own_brackets(
+    name: str, parts: tuple[str, str | None]
+) -> None:
+    assert errors.split_place(name) == parts
+    assert errors.place(*parts) == name

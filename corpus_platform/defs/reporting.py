@@ -13,7 +13,7 @@ from corpus_platform.defs.numbers import shown_numbers
 from corpus_platform.defs.packing_report import packing_metadata, release_metadata
 from corpus_platform.defs.progress import progress_of
 from corpus_platform.defs.resources import Corpus
-from corpus_platform.errors import CorpusError, StorageError, Uncleared
+from corpus_platform.errors import CorpusError, StorageError, Uncleared, split_place
 from corpus_platform.stages.dedup_verdicts import VERDICT_FILE
 from corpus_platform.stages.project import Progress, Project, Report
 from corpus_platform.storage.artifacts import Artifact
@@ -154,7 +154,7 @@ def _bytes_in(project: Project, manifest: Manifest) -> int:
     total = 0
     with project.unchanging():
         for name in manifest.inputs:
-            asset, _, shard = name.rstrip("]").partition("[")
+            asset, shard = split_place(name)
             if asset in project.chain:  # else it names a shard that was left out
                 own = manifest.partition if project.chain[asset].per_shard else None
                 total += _bytes_of(project.artifact(asset, shard or own))

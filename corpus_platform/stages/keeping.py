@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from corpus_platform.errors import StorageError, Uncleared
+from corpus_platform.errors import StorageError, Uncleared, split_place
 from corpus_platform.stages.dedup_verdicts import latest_path
 from corpus_platform.stages.generations import Generation, generations
 from corpus_platform.stages.project import Project
@@ -202,7 +202,7 @@ def _add_parts(project: Project, stored: Stored, kept: dict[Path, Keep]) -> None
 
 def _parts(project: Project, stored: Stored, of: Lying) -> Iterator[Lying]:
     for name, content in of.inputs.items():
-        asset, _, shard = name.rstrip("]").partition("[")
+        asset, shard = split_place(name)
         if asset in project.chain:  # else it names a shard that was left out
             own = of.place[1] if project.chain[asset].per_shard else None
             yield from (g for g in stored.at((asset, shard or own)) if g.content == content)
