@@ -1,4 +1,4 @@
-"""The daemon's part, played in this process on a real SQLite instance: ticks, and the runs they ask for.
+"""The daemon's part, played in this process: ticks, and the runs they ask for.
 
 Run keys count as in Dagster: one run for each, whatever becomes of it. What a killed daemon leaves
 behind is made by stopping between the steps. The real daemon is in the tests of the web UI.
@@ -13,12 +13,11 @@ from pathlib import Path
 import dagster as dg
 
 from corpus_platform.defs.location import build_definitions
+from corpus_platform_tests.instances import QUIET, in_folder
 
 __all__ = ["Daemon", "Tick"]
 
-QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 RUN_KEY = "dagster/run_key"
-SILENT = {"telemetry": {"enabled": False}}
 
 
 @dataclass(frozen=True)
@@ -34,10 +33,25 @@ class Tick:
         return [request.partition_key for request in self.requests]
 
 
-class Daemon:
-    """A daemon over one settings file; `reload` loads its definitions anew."""
+class _Night(dg.ScheduleEvaluationContext):
+    """The context of an evaluation; the one that Dagster builds has no instance that is in memory."""
 
-    def __init__(self, config: Path, home: Path) -> None:
+    def __init__(self, instance: dg.DagsterInstance, when: datetime.datetime) -> None:
+        super().__init__(instance_ref=None, scheduled_execution_time=when)
+        self._open = instance
+
+    @property
+    def instance(self) -> dg.DagsterInstance:
+        return self._open
+
+
+class Daemon:
+    """A daemon over one settings file; `reload` loads its definitions anew.
+
+    `home` is the folder of its instance, or an instance that is open.
+    """
+
+    def __init__(self, config: Path, home: Path | dg.DagsterInstance) -> None:
         self.config, self._home = config, home
         self.cursor: str | None = None
         self.reload()
@@ -48,18 +62,17 @@ class Daemon:
 
     @contextmanager
     def instance(self) -> Generator[dg.DagsterInstance]:
-        """Open its instance, as every process does for itself."""
-        self._home.mkdir(exist_ok=True)
-        with dg.DagsterInstance.local_temp(str(self._home), overrides=SILENT) as instance:
+        """Open its instance, as every process does for itself, where it lies in a folder."""
+        if isinstance(self._home, dg.DagsterInstance):
+            yield self._home
+            return
+        with in_folder(self._home) as instance:
             yield instance
 
     def night(self, when: datetime.datetime) -> Tick:
         """Evaluate the schedule."""
         schedule = self._repository.get_schedule_def("nightly")
-        with (
-            self.instance() as instance,
-            dg.build_schedule_context(instance=instance, scheduled_execution_time=when) as context,
-        ):
+        with self.instance() as instance, _Night(instance, when) as context:
             said = schedule(context)
         if isinstance(said, dg.SkipReason):
             return Tick([], said.skip_message or "")

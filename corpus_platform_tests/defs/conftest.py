@@ -82,9 +82,7 @@ def daemon(grown: Path, tmp_path: Path) -> Daemon:
     """A daemon over a copy of the grown corpus."""
     folder = tmp_path / "corpus"
     shutil.copytree(grown, folder, symlinks=True)
-    for name in ("data/registry.json", "data/catalog/sources.jsonl"):
-        text = (folder / name).read_text(encoding="utf-8").replace(str(grown), str(folder))
-        (folder / name).write_text(text, encoding="utf-8")
+    _move(folder, grown)
     copied = Daemon(folder / "corpus.yaml", folder / "home")
     with copied.instance() as instance:  # a corpus is known by its place
         old = Memory(instance, load_corpus(grown / "corpus.yaml").name)
@@ -92,6 +90,23 @@ def daemon(grown: Path, tmp_path: Path) -> Daemon:
         for name in ("night", "heartbeats", "status"):
             new.set(name, old.get(name))
     return copied
+
+
+@pytest.fixture
+def awake(finished: Path, finished_once: Path, instance: dg.DagsterInstance) -> Daemon:
+    """A daemon over the small corpus, of which all is made, after a first night; in memory."""
+    _move(finished.parent, finished_once)
+    first = Daemon(finished, instance)
+    assert first.night(NIGHT - DAY).requests == []
+    assert first.settle() == []
+    return first
+
+
+def _move(folder: Path, old: Path) -> None:
+    """Let a copy of a corpus know the sources beside it as those that it was made of."""
+    for name in ("data/registry.json", "data/catalog/sources.jsonl"):
+        text = (folder / name).read_text(encoding="utf-8").replace(str(old), str(folder))
+        (folder / name).write_text(text, encoding="utf-8")
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from corpus_platform.defs.resources import load_corpus
 from corpus_platform.storage import lease
 from corpus_platform_tests.daemon import Daemon, Tick
 from corpus_platform_tests.defs.nights import DAY, NEW, NIGHT, change, heartbeats, records, source
+from corpus_platform_tests.instances import in_memory
 from corpus_platform_tests.small import SHARDS, write_shard
 
 pytestmark = pytest.mark.xdist_group("nightly")  # the corpus is made once
@@ -67,21 +68,20 @@ def test_a_file_that_vanishes_between_a_killed_tick_and_the_next_is_no_new_shard
     assert heartbeats(daemon)[-1].startswith("Night of 2026-11-30T02:00:00+00:00: 0 new shards")
 
 
-def test_a_night_registers_nothing_that_a_running_command_did_not_list(daemon: Daemon) -> None:
-    write_shard(source(daemon.config, NEW[0]), records(0, 12))
-    with lease.hold(daemon.config.parent / "data" / "leases" / "run.lease"):
-        assert daemon.night(NIGHT).requests == []
-    assert list(load_corpus(daemon.config).project().shards()) == list(SHARDS)
-    assert daemon.night(NIGHT + DAY).shards == [NEW[0]]
+def test_a_night_registers_nothing_that_a_running_command_did_not_list(awake: Daemon) -> None:
+    write_shard(source(awake.config, NEW[0]), records(0, 12))
+    with lease.hold(awake.config.parent / "data" / "leases" / "run.lease"):
+        assert awake.night(NIGHT).requests == []
+    assert list(load_corpus(awake.config).project().shards()) == list(SHARDS)
+    assert awake.night(NIGHT + DAY).shards == [NEW[0]]
 
 
 def test_a_new_instance_over_old_artifacts_has_their_partitions_when_their_runs_are_asked_for(
-    daemon: Daemon,
+    awake: Daemon,
 ) -> None:
-    shutil.rmtree(daemon.config.parent / "data" / "packed_bins")
-    anew = Daemon(daemon.config, daemon.config.parent / "new_home")
-    assert anew.look().shards == list(SHARDS)
-    with anew.instance() as instance:
+    shutil.rmtree(awake.config.parent / "data" / "packed_bins")
+    with in_memory() as instance:
+        assert Daemon(awake.config, instance).look().shards == list(SHARDS)
         assert set(instance.get_dynamic_partitions(SHARDS_NAME)) == set(SHARDS)
 
 

@@ -1,4 +1,4 @@
-"""The nightly refresh on a real instance: only what is new or changed is made, once, whatever is killed."""
+"""The nightly refresh: only what is new or changed is made, once, whatever is killed."""
 
 import os
 from collections import Counter
@@ -15,7 +15,8 @@ from corpus_platform.stages.raw_shards import accept_source
 from corpus_platform.storage.manifest import read_manifest
 from corpus_platform_tests.daemon import Daemon, Tick
 from corpus_platform_tests.defs.nights import DAY, NEW, NIGHT, change, heartbeats, records, source
-from corpus_platform_tests.small import SHARDS, write_shard
+from corpus_platform_tests.instances import in_memory
+from corpus_platform_tests.small import SHARDS, write_shard, write_small_corpus
 
 pytestmark = pytest.mark.xdist_group("nightly")  # the corpus is made once
 
@@ -30,9 +31,16 @@ def _materialized(daemon: Daemon, asset: str) -> Counter[str]:
     return Counter(record.partition_key or "" for record in found)
 
 
-def test_the_first_night_makes_all_from_the_sources_to_a_release(
-    grown: Path, daemon: Daemon
-) -> None:
+def test_the_first_night_makes_all_from_the_sources_to_a_release(tmp_path: Path) -> None:
+    config = write_small_corpus(tmp_path)
+    with in_memory() as instance:
+        daemon = Daemon(config, instance)
+        daemon.run(daemon.night(NIGHT - DAY))
+        daemon.settle()
+        _is_whole(daemon)
+
+
+def _is_whole(daemon: Daemon) -> None:
     assert [r.partition for r in survey(load_corpus(daemon.config).project()).due] == []
     assert len(_releases(daemon)) == 1
     assert _materialized(daemon, "packed_bins") == Counter(SHARDS)
@@ -40,13 +48,13 @@ def test_the_first_night_makes_all_from_the_sources_to_a_release(
     assert said.startswith("Night of 2026-11-29T02:00:00+00:00: 3 new shards with")
 
 
-def test_two_new_shards_cost_two_shards(daemon: Daemon) -> None:
+def test_two_new_shards_cost_two_shards(awake: Daemon) -> None:
     for number, shard in enumerate(NEW):
-        write_shard(source(daemon.config, shard), records(100 * number, 12, short=1))
-    before = _releases(daemon)
-    requests = daemon.night(NIGHT)
+        write_shard(source(awake.config, shard), records(100 * number, 12, short=1))
+    before = _releases(awake)
+    requests = awake.night(NIGHT)
     assert requests.shards == list(NEW)
-    done = daemon.run(requests) + daemon.settle()
+    done = awake.run(requests) + awake.settle()
     assert done == [
         ("ingest_shard", NEW[0], True),
         ("ingest_shard", NEW[1], True),
@@ -55,9 +63,9 @@ def test_two_new_shards_cost_two_shards(daemon: Daemon) -> None:
         ("pack_shard", NEW[1], True),
         ("publish_release", "", True),
     ]
-    assert len(_releases(daemon)) == len(before) + 1
-    assert daemon.settle() == []
-    _, said = heartbeats(daemon)
+    assert len(_releases(awake)) == len(before) + 1
+    assert awake.settle() == []
+    _, said = heartbeats(awake)
     first, second, third = said.split("\n")
     assert first.startswith(
         "Night of 2026-11-30T02:00:00+00:00: 2 new shards with 24 documents, 0 of"
@@ -66,10 +74,10 @@ def test_two_new_shards_cost_two_shards(daemon: Daemon) -> None:
     assert third.startswith("Release in force: ")
 
 
-def test_a_night_without_news_makes_nothing_and_says_so(daemon: Daemon) -> None:
-    assert daemon.night(NIGHT).said == "no shard is to be ingested"
-    assert daemon.settle() == []
-    assert heartbeats(daemon)[-1].startswith("Night of 2026-11-30T02:00:00+00:00: 0 new shards")
+def test_a_night_without_news_makes_nothing_and_says_so(awake: Daemon) -> None:
+    assert awake.night(NIGHT).said == "no shard is to be ingested"
+    assert awake.settle() == []
+    assert heartbeats(awake)[-1].startswith("Night of 2026-11-30T02:00:00+00:00: 0 new shards")
 
 
 @pytest.mark.slow
@@ -146,40 +154,40 @@ def test_a_changed_file_is_blocked_until_it_is_accepted_and_then_flows_on(daemon
     assert ("publish_release", "", True) in done
 
 
-def test_a_file_with_an_old_date_that_comes_late_is_found(daemon: Daemon) -> None:
-    path = source(daemon.config, NEW[0])
+def test_a_file_with_an_old_date_that_comes_late_is_found(awake: Daemon) -> None:
+    path = source(awake.config, NEW[0])
     write_shard(path, records(0, 12))
     os.utime(path, (1_000_000_000, 1_000_000_000))
-    assert daemon.night(NIGHT).shards == [NEW[0]]
+    assert awake.night(NIGHT).shards == [NEW[0]]
 
 
-def test_a_file_that_is_listed_no_more_stays_and_is_told(daemon: Daemon) -> None:
-    source(daemon.config, SHARDS[0]).unlink()
-    assert daemon.night(NIGHT).said == "no shard is to be ingested"
-    assert daemon.settle() == []
-    assert f"Listed no more, and kept: 1 shards, such as {SHARDS[0]}" in heartbeats(daemon)[-1]
-    assert list(load_corpus(daemon.config).project().shards()) == list(SHARDS)
-    with daemon.instance() as instance:
+def test_a_file_that_is_listed_no_more_stays_and_is_told(awake: Daemon) -> None:
+    source(awake.config, SHARDS[0]).unlink()
+    assert awake.night(NIGHT).said == "no shard is to be ingested"
+    assert awake.settle() == []
+    assert f"Listed no more, and kept: 1 shards, such as {SHARDS[0]}" in heartbeats(awake)[-1]
+    assert list(load_corpus(awake.config).project().shards()) == list(SHARDS)
+    with awake.instance() as instance:
         assert set(instance.get_dynamic_partitions(SHARDS_NAME)) == set(SHARDS)
 
 
-def test_sources_that_cannot_be_listed_are_told_and_the_rest_goes_on(daemon: Daemon) -> None:
-    broken = daemon.config.parent / "source" / "crawl=bad name!"
+def test_sources_that_cannot_be_listed_are_told_and_the_rest_goes_on(awake: Daemon) -> None:
+    broken = awake.config.parent / "source" / "crawl=bad name!"
     broken.mkdir()
     write_shard(broken / "a.jsonl", records(0, 2))
-    assert daemon.night(NIGHT).said == "no shard is to be ingested"
-    daemon.settle()
-    assert "Trouble: the sources cannot be listed: " in heartbeats(daemon)[-1]
-    assert "Listed no more" not in heartbeats(daemon)[-1]
+    assert awake.night(NIGHT).said == "no shard is to be ingested"
+    awake.settle()
+    assert "Trouble: the sources cannot be listed: " in heartbeats(awake)[-1]
+    assert "Listed no more" not in heartbeats(awake)[-1]
 
 
-def test_changed_settings_are_said_and_not_acted_on_before_a_reload(daemon: Daemon) -> None:
-    change(daemon.config, clean={"set": {"too_short.min_chars": 210}})
-    for tick in (daemon.night(NIGHT), daemon.look()):
+def test_changed_settings_are_said_and_not_acted_on_before_a_reload(awake: Daemon) -> None:
+    change(awake.config, clean={"set": {"too_short.min_chars": 210}})
+    for tick in (awake.night(NIGHT), awake.look()):
         assert tick.requests == []
         assert "reload the code location" in tick.said
-    daemon.reload()
-    assert daemon.night(NIGHT).shards == list(SHARDS)
+    awake.reload()
+    assert awake.night(NIGHT).shards == list(SHARDS)
 
 
 @pytest.mark.slow
@@ -249,6 +257,6 @@ def test_a_release_is_made_once_in_a_calendar_week_where_the_settings_say_so(
     assert daemon.settle() == [("publish_release", "", True)]
 
 
-def test_a_look_is_cheap_while_nothing_changes(daemon: Daemon) -> None:
-    daemon.settle()
-    assert daemon.look().said == "nothing changed since the last look"
+def test_a_look_is_cheap_while_nothing_changes(awake: Daemon) -> None:
+    awake.settle()
+    assert awake.look().said == "nothing changed since the last look"
