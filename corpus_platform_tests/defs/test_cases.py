@@ -1,4 +1,4 @@
-"""Known failures of pipelines on Dagster, each tried on a real SQLite instance with the real definitions.
+"""Known failures of pipelines on Dagster, each tried with the real definitions.
 
 The symptoms are those of public reports. A corpus here is three or eight small shards of real text;
 what must come out is argued from what was put in, never read from our own output. That a killed
@@ -38,6 +38,7 @@ from corpus_platform.stages.raw_shards import fetch_shard
 from corpus_platform.stages.shuffled_bins import release_in_force
 from corpus_platform_tests.e2e.command import Corpus
 from corpus_platform_tests.faults import cut, plant
+from corpus_platform_tests.instances import QUIET, in_memory
 from corpus_platform_tests.small import Record, documents, run_chain, write_shard
 
 A, B, C = "2026-40/a.jsonl", "2026-40/b.jsonl", "2026-40/c.jsonl"
@@ -50,8 +51,6 @@ tokenizer: {vocab_size: 300, sample_bytes: 50000}
 split: {validation: 0.05}
 run: {workers: 1}
 """
-QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
-SILENT = {"telemetry": {"enabled": False}}
 TEXTS = [d for d in documents() if d["lang"] == "en"]
 
 
@@ -142,8 +141,7 @@ def _definition(config: Path, settings: bytes, job: str) -> dg.JobDefinition:
 def _small(folder: Path, shards: Mapping[str, Sequence[Record]]) -> Iterator[Small]:
     config = folder / "corpus.yaml"
     config.write_text(SETTINGS, encoding="utf-8")
-    (folder / "home").mkdir()
-    with dg.DagsterInstance.local_temp(str(folder / "home"), overrides=SILENT) as instance:
+    with in_memory() as instance:
         found = Small(config, instance)
         for shard, records in shards.items():
             found.write(shard, records)
@@ -236,14 +234,14 @@ def test_a_shard_with_a_wrong_hash_stops_and_the_others_go_on_to_the_release(
     assert release_in_force(abc.project) is None
 
 
-@pytest.mark.parametrize("asset", ["cleaned_documents", "minhash_signatures", "packed_bins"])
 def test_what_comes_after_a_shard_with_a_wrong_hash_is_refused_in_a_run_of_its_own(
-    asset: str, abc: Small, monkeypatch: pytest.MonkeyPatch
+    abc: Small, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _write_another_copy(abc, monkeypatch)
     abc.run("ingest_shard", B)
-    assert not abc.run(f"only_{asset}", B).success
-    assert abc.made(asset) == set()
+    for asset in ("cleaned_documents", "minhash_signatures", "packed_bins"):
+        assert not abc.run(f"only_{asset}", B).success
+        assert abc.made(asset) == set()
 
 
 # The first failing check of a step hides the others: dagster-io/dagster#20659, #16235.
@@ -319,7 +317,7 @@ def released_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def released(released_once: Path, tmp_path: Path) -> Iterator[Small]:
     """A copy of that corpus, with its instance."""
     folder = shutil.copytree(released_once, tmp_path / "copy")
-    with dg.DagsterInstance.local_temp(str(folder / "home"), overrides=SILENT) as instance:
+    with in_memory() as instance:
         found = Small(folder / "corpus.yaml", instance)
         register(found.project, instance)  # its sources have moved
         yield found

@@ -1,8 +1,9 @@
 """Every gate shows as a failed asset check, measured anew from files that were altered since.
 
-The checks run through Dagster alone, on an instance of its own kind: SQLite in a folder.
+The checks run through Dagster alone.
 """
 
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from corpus_platform.defs.jobs import JOB_OF
 from corpus_platform.defs.location import build_definitions
 from corpus_platform.defs.partitions import SHARDS_NAME
-from corpus_platform.errors import DamagedShard
+from corpus_platform.errors import DamagedShard, StageFailed
 from corpus_platform.gates import GATES
 from corpus_platform.settings_file import load_settings
 from corpus_platform.stages.chain import CHAIN, open_project
@@ -31,22 +32,22 @@ from corpus_platform_tests.faults import (
     leave_out_first_shard,
     plant,
 )
+from corpus_platform_tests.instances import QUIET, in_memory
 from corpus_platform_tests.small import SHARDS, register, write_shard
 
 FIRST = SHARDS[0]
-QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 # One fault of each gate; the others of the same gate are tried without Dagster.
 ONE_EACH = list({(f.asset, f.gate): f for f in reversed(FAULTS)}.values())[::-1]
-# All faults are judged in test_refusals; here that a check says so, for one gate of each asset.
-FIRST_OF_ASSET = {f.asset: f for f in reversed(ONE_EACH)}.values()
+# All faults are judged in test_refusals; here that a check says so, for one gate of an asset.
+FIRST_OF_ASSET = {f.asset: f for f in reversed(ONE_EACH)}
+# Checks are made alike for all assets, but for whether they are of one shard.
+ONE_OF_EACH_KIND = ("cleaned_documents", "dedup_clusters")
 
 
 @pytest.fixture(scope="module")
-def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dg.DagsterInstance]:
+def instance() -> Iterator[dg.DagsterInstance]:
     """An instance that knows the partitions of the small corpus."""
-    folder = str(tmp_path_factory.mktemp("instance"))
-    silent = {"telemetry": {"enabled": False}}
-    with dg.DagsterInstance.local_temp(folder, overrides=silent) as made:
+    with in_memory() as made:
         made.add_dynamic_partitions(SHARDS_NAME, list(SHARDS))
         yield made
 
@@ -100,7 +101,15 @@ def test_all_checks_of_a_sound_artifact_pass(
 
 @pytest.mark.parametrize(
     "fault",
-    [f if f in FIRST_OF_ASSET else pytest.param(f, marks=pytest.mark.slow) for f in ONE_EACH],
+    [
+        pytest.param(
+            f,
+            marks=()
+            if f == FIRST_OF_ASSET[f.asset] and f.asset in ONE_OF_EACH_KIND
+            else pytest.mark.slow,
+        )
+        for f in ONE_EACH
+    ],
     ids=[f"{f.asset}-{f.gate}" for f in ONE_EACH],
 )
 def test_a_fault_in_the_files_fails_its_check_and_the_run(
@@ -178,6 +187,22 @@ UNREADABLE = [
 
 
 @pytest.mark.parametrize(("asset", "name"), UNREADABLE)
+def test_a_file_that_cannot_be_read_is_told_with_its_folder(
+    asset: str, name: str, finished: Path
+) -> None:
+    folder = _folder(finished, asset)
+    cut(folder / name)
+    with pytest.raises(StageFailed, match=re.escape(str(folder))):
+        open_project(load_settings(finished)).audit(asset, _partition(asset))
+
+
+@pytest.mark.parametrize(
+    ("asset", "name"),
+    [
+        pytest.param(*one, marks=() if one[0] in ONE_OF_EACH_KIND else pytest.mark.slow)
+        for one in UNREADABLE
+    ],
+)
 def test_a_file_that_cannot_be_read_fails_every_check_with_the_reason(
     asset: str, name: str, finished: Path, instance: dg.DagsterInstance
 ) -> None:

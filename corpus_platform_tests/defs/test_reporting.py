@@ -18,6 +18,7 @@ from corpus_platform.defs.location import build_definitions
 from corpus_platform.defs.partitions import SHARDS_NAME
 from corpus_platform.settings_file import load_settings
 from corpus_platform.stages.chain import open_project
+from corpus_platform_tests.instances import QUIET, in_memory
 from corpus_platform_tests.small import SHARDS, register, write_small_corpus
 
 pytestmark = pytest.mark.xdist_group("reporting")  # the corpus is made once
@@ -105,16 +106,16 @@ WATCHED = {
         "utilisation",
     },
 }
-QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 Metadata = Mapping[str, dg.MetadataValue]
 
 
 @dataclass(frozen=True)
 class Ran:
-    """A corpus that was run through Dagster, and the instance that knows of it."""
+    """A corpus that was run through Dagster, what those runs said, and the instance that knows it."""
 
     config: Path
     instance: dg.DagsterInstance
+    first: dict[tuple[str, str | None], dg.ExecuteInProcessResult]
 
     def execute(self, job: str, shard: str | None = None) -> dg.ExecuteInProcessResult:
         return (
@@ -149,16 +150,15 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
     """The small corpus after all jobs; what a test breaks it mends."""
     folder = tmp_path_factory.mktemp("reported")
     config = write_small_corpus(folder)
-    (folder / "instance").mkdir()
-    silent = {"telemetry": {"enabled": False}}
-    with dg.DagsterInstance.local_temp(str(folder / "instance"), overrides=silent) as instance:
+    with in_memory() as instance:
         instance.add_dynamic_partitions(SHARDS_NAME, list(SHARDS))
         register(open_project(load_settings(config)))
-        made = Ran(config, instance)
+        made = Ran(config, instance, {})
         for job in dict.fromkeys(JOB_OF.values()):
             per_shard = job in ("ingest_shard", "pack_shard")
             for shard in SHARDS if per_shard else (None,):
-                assert made.execute(job, shard).success
+                made.first[job, shard] = result = made.execute(job, shard)
+                assert result.success
         yield made
 
 
@@ -244,9 +244,10 @@ def test_what_is_current_is_reported_again_with_the_same_numbers(ran: Ran) -> No
 
 def test_a_check_links_to_the_files_that_it_judged(ran: Ran) -> None:
     for asset, shard in (("cleaned_documents", SHARDS[1]), ("shuffled_bins", None)):
-        result = ran.execute(JOB_OF[asset], shard)
         found = [
-            e for e in result.get_asset_check_evaluations() if e.asset_key == dg.AssetKey(asset)
+            e
+            for e in ran.first[JOB_OF[asset], shard].get_asset_check_evaluations()
+            if e.asset_key == dg.AssetKey(asset)
         ]
         paths = {str(e.metadata["path"].value) for e in found}
         assert paths == {str(ran.events(asset)[shard]["path"].value)}
