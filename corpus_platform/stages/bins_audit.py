@@ -48,7 +48,7 @@ def measure_bin(
     entries = _entries(bin_, lines)
     faults = entries.faults + _layout_faults(bin_, listed, lines, packing)
     # Named where a bin has no block too: it is empty where a shard keeps no document.
-    counts: Counter[str] = Counter(dict.fromkeys(COUNTED, 0), index_faults=faults)
+    counts = Counter({**dict.fromkeys(COUNTED, 0), "index_faults": faults})
     for start in range(0, len(bin_.tokens), BLOCK_TOKENS):
         counts.update(_measure_block(bin_, policy, entries, start))
         bin_.forget()
