@@ -10,6 +10,7 @@ import pytest
 
 from corpus_platform.settings_file import load_settings
 from corpus_platform.stages.chain import open_project
+from corpus_platform_tests.once import made_once
 from corpus_platform_tests.s3_server import S3Server, s3_server, set_keys
 from corpus_platform_tests.small import run_chain, write_small_corpus
 
@@ -27,10 +28,11 @@ def shared() -> Path:
 @pytest.fixture(scope="session")
 def finished_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a small corpus of which everything is made; nobody changes it."""
-    folder = tmp_path_factory.mktemp("finished")
-    config = write_small_corpus(folder)
-    run_chain(open_project(load_settings(config)))
-    return folder
+
+    def make(folder: Path) -> None:
+        run_chain(open_project(load_settings(write_small_corpus(folder))))
+
+    return made_once(tmp_path_factory.getbasetemp(), "finished", make)
 
 
 @pytest.fixture

@@ -6,7 +6,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any  # arguments that are handed on
@@ -36,6 +37,7 @@ from corpus_platform.stages.shuffled_bins import (
 )
 from corpus_platform.storage import lease
 from corpus_platform.storage.pointer import move_pointer
+from corpus_platform_tests.once import made_once
 from corpus_platform_tests.small import SHARDS
 
 OLD = 7200.0  # seconds, beyond the grace
@@ -60,6 +62,53 @@ def _other_packs(config: Path) -> Project:
         pack_shard(project, shard)
     publish_release(project)
     return project
+
+
+def _changed(
+    name: str, change: Callable[[Path], Project], finished: Path, factory: pytest.TempPathFactory
+) -> Path:
+    """Return the folder of the finished corpus with a second release, made in a later second."""
+
+    def make(folder: Path) -> None:
+        shutil.copytree(finished, folder, dirs_exist_ok=True)
+        time.sleep(1)  # of two releases of one second the larger id counts as newer
+        change(folder / "corpus.yaml")
+
+    return made_once(factory.getbasetemp(), name, make)
+
+
+def _copy(of: Path, to: Path) -> Project:
+    shutil.copytree(of, to)
+    return open_project(load_settings(to / "corpus.yaml"))
+
+
+@pytest.fixture(scope="module")
+def reordered_once(finished_once: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return _changed("reordered", _another_order, finished_once, tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def repacked_once(finished_once: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return _changed("repacked", _other_packs, finished_once, tmp_path_factory)
+
+
+@pytest.fixture
+def reordered(reordered_once: Path, tmp_path: Path) -> Project:
+    """The finished corpus with a second release of the same packs, of which one is kept."""
+    return _copy(reordered_once, tmp_path / "reordered")
+
+
+@pytest.fixture
+def repacked(repacked_once: Path, tmp_path: Path) -> Project:
+    """The finished corpus with other packs and a second release of these, of which one is kept."""
+    return _copy(repacked_once, tmp_path / "repacked")
+
+
+@pytest.fixture
+def old_id(finished_once: Path) -> str:
+    """The id of the release that was in force before the second one."""
+    first = open_project(load_settings(finished_once / "corpus.yaml"), read_only=True)
+    return find_release(first, "current").id
 
 
 def _tree(folder: Path) -> Iterator[str]:
@@ -89,16 +138,15 @@ def test_of_a_corpus_that_is_up_to_date_nothing_goes(finished: Path) -> None:
     }
 
 
-def test_an_older_release_goes_and_the_newer_one_stays_in_force(finished: Path) -> None:
-    before = release_in_force(open_project(load_settings(finished)))
-    project = _another_order(finished)
-    after = release_in_force(project)
-    assert before is not None
+def test_an_older_release_goes_and_the_newer_one_stays_in_force(
+    reordered: Project, old_id: str
+) -> None:
+    before, after = find_release(reordered, old_id), release_in_force(reordered)
     assert after is not None
-    assert _gone(project) == [f"shuffled_bins {before['id']}"]
-    assert not Path(before["path"]).exists()
-    assert find_release(project, "current").id == after["id"] != before["id"]
-    assert _gone(project) == []
+    assert _gone(reordered) == [f"shuffled_bins {old_id}"]
+    assert not before.artifact.folder.exists()
+    assert find_release(reordered, "current").id == after["id"] != old_id
+    assert _gone(reordered) == []
 
 
 def test_as_many_of_the_newest_stay_as_the_settings_say(finished: Path) -> None:
@@ -125,34 +173,33 @@ def _made_at(project: Project, name: str) -> str:
     return find_release(project, name).manifest.measured["made_at"]
 
 
-def test_a_pinned_release_stays_with_all_it_was_made_of(finished: Path) -> None:
-    old = find_release(open_project(load_settings(finished)), "current")
+def test_a_pinned_release_stays_with_all_it_was_made_of(repacked: Project, old_id: str) -> None:
+    project, old = repacked, find_release(repacked, old_id)
     inputs = {k: v for k, v in old.manifest.inputs.items() if k.startswith("packed_bins")}
     contents = {shard: inputs[f"packed_bins[{shard}]"] for shard in SHARDS}
-    project = _other_packs(finished)
     pin_release(project, old.id, "run-7")
     assert _gone(project) == []
     assert f"release {old.id} is pinned as run-7" in look(project).kept
     assert set(pinned(project, "packed_bins", SHARDS, contents, of="it")) == set(SHARDS)
 
 
-def test_without_a_pin_the_packs_of_an_older_release_go_with_it(finished: Path) -> None:
-    old = find_release(open_project(load_settings(finished)), "current")
-    project = _other_packs(finished)
+def test_without_a_pin_the_packs_of_an_older_release_go_with_it(
+    repacked: Project, old_id: str
+) -> None:
+    project = repacked
     before = [(s.asset, s.partition, s.state) for s in survey(project).states]
     gone = _gone(project)
-    assert gone[0] == f"shuffled_bins {old.id}"
+    assert gone[0] == f"shuffled_bins {old_id}"
     assert [name.split(" ")[0] for name in gone[1:]] == [f"packed_bins[{s}]" for s in SHARDS]
     assert [(s.asset, s.partition, s.state) for s in survey(project).states] == before
     catalog = (project.store.root / "catalog" / "packed_bins.jsonl").read_text()
     assert [name.split(" ")[1] in catalog for name in gone[1:]] == [False] * 3
     assert catalog.count('"partition"') == 3
-    assert publish_release(open_project(load_settings(finished))).made is False
+    assert publish_release(open_project(project.settings)).made is False
 
 
-def test_a_release_in_force_stays_though_others_are_newer(finished: Path) -> None:
-    old = find_release(open_project(load_settings(finished)), "current")
-    project = _another_order(finished)
+def test_a_release_in_force_stays_though_others_are_newer(reordered: Project, old_id: str) -> None:
+    project, old = reordered, find_release(reordered, old_id)
     move_pointer(current_path(project), {"id": old.id, "content": old.content})
     assert _gone(project, "releases") == []
 
@@ -169,27 +216,27 @@ def test_a_retired_shard_keeps_its_last_generations(finished: Path) -> None:
     assert _gone(open_project(load_settings(finished))) == []
 
 
-def test_looking_changes_nothing(finished: Path) -> None:
-    project = _another_order(finished)
-    before = list(_tree(finished.parent))
-    found = look(open_project(load_settings(finished), read_only=True))
+def test_looking_changes_nothing(reordered: Project) -> None:
+    project, folder = reordered, reordered.settings.base
+    before = list(_tree(folder))
+    found = look(open_project(project.settings, read_only=True))
     assert len(found.items) == 1
     assert found.bytes == sum(p.stat().st_size for p in found.items[0].path.iterdir())
-    assert list(_tree(finished.parent)) == before
+    assert list(_tree(folder)) == before
     assert project.store.root.exists()
 
 
-def test_a_training_run_goes_on_reading_what_it_has_mapped(finished: Path) -> None:
-    old = find_release(open_project(load_settings(finished)), "current")
+def test_a_training_run_goes_on_reading_what_it_has_mapped(reordered: Project, old_id: str) -> None:
+    old = find_release(reordered, old_id)
     path = old.artifact.path("train-00000.bin")
     wanted, mapped = path.read_bytes(), np.memmap(path, "<u2", mode="r")
-    assert _gone(_another_order(finished), "releases") == [f"shuffled_bins {old.id}"]
+    assert _gone(reordered, "releases") == [f"shuffled_bins {old_id}"]
     assert not path.exists()
     assert mapped.tobytes() == wanted
 
 
-def test_kinds_that_were_not_asked_for_stay(finished: Path) -> None:
-    project = _other_packs(finished)
+def test_kinds_that_were_not_asked_for_stay(repacked: Project) -> None:
+    project = repacked
     draft = project.store.folder("tokenizer", None) / ".draft-dead"
     draft.mkdir()
     assert _gone(project, "scratch") == ["tokenizer .draft-dead"]
@@ -199,16 +246,16 @@ def test_kinds_that_were_not_asked_for_stay(finished: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["run", "dedup_clusters/lease", "shuffled_bins/lease", "pins"])
-def test_while_something_is_made_of_all_shards_nothing_goes(name: str, finished: Path) -> None:
-    project = _another_order(finished)
+def test_while_something_is_made_of_all_shards_nothing_goes(name: str, reordered: Project) -> None:
+    project = reordered
     path = project.store.root / "leases" / (name if "/" in name else f"{name}.lease")
     with lease.hold(path), pytest.raises(Busy, match="nothing was collected"):
         _gone(project)
     assert len(_gone(project)) == 1
 
 
-def test_of_a_shard_in_use_nothing_goes(finished: Path) -> None:
-    project = _other_packs(finished)
+def test_of_a_shard_in_use_nothing_goes(repacked: Project) -> None:
+    project = repacked
     crawl, name = SHARDS[0].split("/")
     path = project.store.root / "leases" / "packed_bins" / crawl / name / "lease"
     with lease.hold(path):
@@ -254,28 +301,25 @@ def test_what_lies_ready_for_a_shuffle_to_go_on_with_stays(finished: Path) -> No
     assert [item.path for item in look(project, ["scratch"]).items] == [ready]
 
 
-def test_a_pinned_release_that_lost_its_manifest_stays(finished: Path) -> None:
-    project = open_project(load_settings(finished))
-    old = find_release(project, "current")
+def test_a_pinned_release_that_lost_its_manifest_stays(reordered: Project, old_id: str) -> None:
+    project, old = reordered, find_release(reordered, old_id)
     pin_release(project, old.id)
-    project = _another_order(finished)
     old.artifact.manifest_path.unlink()
     _aged(old.artifact.folder)
     assert _gone(project) == []
 
 
 def test_a_release_whose_manifest_is_damaged_stays_until_a_person_has_looked(
-    finished: Path,
+    reordered: Project, old_id: str
 ) -> None:
-    old = find_release(open_project(load_settings(finished)), "current")
-    project = _another_order(finished)
+    project, old = reordered, find_release(reordered, old_id)
     old.artifact.manifest_path.write_text("{")
     _aged(old.artifact.folder)
     assert _gone(project) == []
 
 
-def test_pins_that_cannot_be_read_stop_a_collection(finished: Path) -> None:
-    project = _another_order(finished)
+def test_pins_that_cannot_be_read_stop_a_collection(reordered: Project) -> None:
+    project = reordered
     pins_path(project).write_text('{"format": 2, "pins": {}}')
     with pytest.raises(StorageError, match=r"pins.json: no file of pins: .*format 2 is unknown"):
         _gone(project)
@@ -294,8 +338,10 @@ def test_a_pointer_that_names_nothing_stops_a_collection(
         _gone(project)
 
 
-def test_while_a_release_is_exported_nothing_is_collected(finished: Path, tmp_path: Path) -> None:
-    project = _another_order(finished)
+def test_while_a_release_is_exported_nothing_is_collected(
+    reordered: Project, tmp_path: Path
+) -> None:
+    project = reordered
     with (
         held(project.settings.storage_path, str(tmp_path / "to"), None),
         pytest.raises(Busy, match="a release is being exported: process"),
@@ -304,8 +350,8 @@ def test_while_a_release_is_exported_nothing_is_collected(finished: Path, tmp_pa
     assert len(_gone(project)) == 1
 
 
-def test_a_draft_that_comes_and_goes_meanwhile_is_no_fault(finished: Path) -> None:
-    project, over = _another_order(finished), threading.Event()
+def test_a_draft_that_comes_and_goes_meanwhile_is_no_fault(reordered: Project) -> None:
+    project, over = reordered, threading.Event()
     draft = project.store.folder("raw_shards", SHARDS[0]) / ".draft-x"
 
     def written_again_and_again() -> None:
@@ -327,10 +373,13 @@ def test_a_draft_that_comes_and_goes_meanwhile_is_no_fault(finished: Path) -> No
 
 @pytest.mark.parametrize("when", ["before its lease", "while it waits"])
 def test_an_export_that_begins_while_its_release_is_collected_writes_nothing(
-    when: str, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    when: str,
+    reordered: Project,
+    old_id: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    old = (release_in_force(open_project(load_settings(finished))) or {})["id"]
-    project = _another_order(finished)
+    project, old = reordered, old_id
     out, told, errors = tmp_path / "out", list[str](), list[UsageError]()
     real = exporting.held
 
@@ -366,8 +415,8 @@ def test_an_export_that_begins_while_its_release_is_collected_writes_nothing(
     assert not out.exists()
 
 
-def test_exports_stay(finished: Path) -> None:
-    project = _another_order(finished)
+def test_exports_stay(reordered: Project) -> None:
+    project = reordered
     export = project.store.root / "exports" / "0-megatron" / ".export-parts"
     export.mkdir(parents=True)
     (_aged(export) / "train.bin").write_bytes(b"")
@@ -375,12 +424,10 @@ def test_exports_stay(finished: Path) -> None:
     assert (export / "train.bin").exists()
 
 
-def test_a_release_that_was_collected_cannot_be_pinned(finished: Path) -> None:
-    old = find_release(open_project(load_settings(finished)), "current")
-    project = _another_order(finished)
-    _gone(project)
-    with pytest.raises(UsageError, match=f"no release '{old.id}'"):
-        pin_release(project, old.id)
+def test_a_release_that_was_collected_cannot_be_pinned(reordered: Project, old_id: str) -> None:
+    _gone(reordered)
+    with pytest.raises(UsageError, match=f"no release '{old_id}'"):
+        pin_release(reordered, old_id)
 
 
 KILLED = """
@@ -403,10 +450,12 @@ list(collect(open_project(load_settings(Path(sys.argv[1])))))
 
 @pytest.mark.slow
 @pytest.mark.parametrize("when", ["name", "manifest"])
-def test_a_collection_that_is_killed_is_gone_on_with_by_the_next(when: str, finished: Path) -> None:
-    old = find_release(open_project(load_settings(finished)), "current")
-    project = _another_order(finished)
-    killed = subprocess.run([sys.executable, "-c", KILLED, str(finished), when], check=False)
+def test_a_collection_that_is_killed_is_gone_on_with_by_the_next(
+    when: str, reordered: Project, old_id: str
+) -> None:
+    project, old = reordered, find_release(reordered, old_id)
+    config = str(project.settings.base / "corpus.yaml")
+    killed = subprocess.run([sys.executable, "-c", KILLED, config, when], check=False)
     assert killed.returncode == -signal.SIGKILL
     home = project.store.folder("shuffled_bins", None)
     assert (home / old.id).exists() is (when == "name")
