@@ -20,7 +20,7 @@ from corpus_platform.stages.shuffled_bins import current_path, publish_release
 from corpus_platform.stages.tokenizer import train_tokenizer
 from corpus_platform.storage.registry import Member
 from corpus_platform_tests.faults import FAULTS, plant
-from corpus_platform_tests.small import SHARDS, register, run_chain, write_small_corpus
+from corpus_platform_tests.small import SHARDS, register, write_small_corpus
 
 FIRST, SECOND, THIRD = SHARDS
 PACKS = [("packed_bins", shard) for shard in SHARDS]
@@ -72,7 +72,9 @@ def _replace_source(finished: Path) -> None:
     shutil.copyfile(source / "crawl=2026-40" / "part-00001.jsonl.gz", source / "crawl=2026-44" / "part-00000.parquet")  # fmt: skip
 
 
-def test_of_a_new_corpus_everything_is_due_and_a_run_makes_it(tmp_path: Path) -> None:
+def test_of_a_new_corpus_everything_is_due_and_a_run_makes_it(
+    tmp_path: Path, finished_once: Path
+) -> None:
     project = _project(write_small_corpus(tmp_path))
     register(project)
     found = survey(project)
@@ -82,6 +84,10 @@ def test_of_a_new_corpus_everything_is_due_and_a_run_makes_it(tmp_path: Path) ->
     assert _reason(found, "cleaned_documents", FIRST) == f"after raw_shards[{FIRST}], which is due"
     assert [s.asset for s in found.states if not s.waits] == ["raw_shards"] * 3
     assert _made(project) == EVERYTHING
+    # Another chain over the same sources agrees in every content.
+    other = open_project(load_settings(finished_once / "corpus.yaml"), read_only=True)
+    for asset, partition in EVERYTHING:
+        assert project.content(asset, partition) == other.content(asset, partition)
 
 
 def test_of_a_finished_corpus_nothing_is_due_and_a_run_makes_nothing(finished: Path) -> None:
@@ -321,16 +327,6 @@ def test_every_asset_has_a_state(finished: Path) -> None:
     named = {s.asset for s in survey(_project(finished)).states}
     assert named == {*INGEST, *ALL_SHARDS, "packed_bins"}
     assert named == set(CHAIN) - {"dedup_verdicts"}
-
-
-def test_a_second_chain_over_the_same_sources_agrees_in_every_content(
-    finished: Path, tmp_path: Path
-) -> None:
-    other = _project(write_small_corpus(tmp_path / "other"))
-    run_chain(other)
-    project = _project(finished)
-    for asset, partition in EVERYTHING:
-        assert project.content(asset, partition) == other.content(asset, partition)
 
 
 def test_another_version_that_s3_lists_blocks_a_whole_copy_until_it_is_accepted(

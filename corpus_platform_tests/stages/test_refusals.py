@@ -89,7 +89,9 @@ def _lose_tokenizer(config: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f"{f.asset}-{f.gate}")
+@pytest.mark.parametrize(
+    "fault", [f for f in FAULTS if f.asset in NEXT], ids=lambda f: f"{f.asset}-{f.gate}"
+)
 def test_what_comes_next_refuses_a_published_fault(
     fault: Fault, finished: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -99,8 +101,6 @@ def test_what_comes_next_refuses_a_published_fault(
     assert fault.gate in {f.gate for f in report.findings if f.blocks}
     others = {gate.name for gate in GATES[fault.asset]} - {fault.gate}
     _waive(finished, fault.asset, others)
-    if fault.asset == "shuffled_bins":
-        return  # nothing comes after it but its being current, of which the next test speaks
     with pytest.raises(Uncleared) as refusal:
         NEXT[fault.asset](_opened(finished))
     where = _partition(fault.asset)
@@ -114,10 +114,13 @@ def test_what_comes_next_refuses_a_published_fault(
 def test_a_release_with_a_fault_never_becomes_current(
     fault: Fault, finished: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Nothing comes after a release but its being current."""
     plant(monkeypatch, fault.asset, fault.plant)
     _waive(finished, fault.asset, {gate.name for gate in GATES[fault.asset]} - {fault.gate})
     current_path(_opened(finished)).unlink()
-    _remade(finished, fault.asset, monkeypatch)
+    report = _remade(finished, fault.asset, monkeypatch)
+    assert report.made
+    assert [f.gate for f in report.findings if f.blocks] == [fault.gate]
     again = publish_release(_opened(finished))
     assert not again.made
     assert release_in_force(_opened(finished)) is None
