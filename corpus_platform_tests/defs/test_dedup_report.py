@@ -47,12 +47,18 @@ def test_the_curve_is_that_of_the_bands_in_force(tmp_path: Path) -> None:
 
 def test_a_hostile_corpus_makes_an_event_of_bounded_size(tmp_path: Path) -> None:
     said = report()
-    said["sources"] = {f"{i}{text}": counts(9, 1, 1, 9) for i, text in enumerate(HOSTILE * 50)}
+    begins = [text[:200] for text in HOSTILE]  # more than is shown of any
+    names = [*HOSTILE, *begins * 49]
+    said["sources"] = {f"{i}{text}": counts(9, 1, 1, 9) for i, text in enumerate(names)}
     said["largest"] = [
         {**member(i, text), "size": 9, "texts": 9, "kept": 1} for i, text in enumerate(HOSTILE)
     ]
-    pairs = [{"similarity": 0.9, "kept": member(1, t), "dropped": member(2, t)} for t in HOSTILE]
-    said["pairs"] = {f"l{i}": pairs * 5 for i in range(100)}  # ty: ignore
+    pairs = [
+        {"similarity": 0.9, "kept": member(1, t), "dropped": member(2, t)}
+        for t in [*HOSTILE, *begins * 4]
+    ]
+    many = {f"l{i}": pairs for i in range(20)}
+    said["pairs"] = many | {f"l{i}": pairs[-10:] for i in range(20, 100)}  # ty: ignore
     (tmp_path / REPORT_FILE).write_text(json.dumps(said))
     found = dedup_metadata(_artifact(tmp_path))
     size = sum(len(v.value.encode()) for v in found.values() if isinstance(v, dg.MarkdownMetadataValue))  # fmt: skip
