@@ -8,13 +8,13 @@ import dagster as dg
 import pytest
 
 from corpus_platform.defs.pruning import Pruned, prune
+from corpus_platform_tests.instances import QUIET, in_folder, in_memory
 
 SHARDS = dg.DynamicPartitionsDefinition(name="shards")
 KEYS = ("a/1", "a/2", "b/1")
 MADE, CHECKED, WHOLE, WATCHED = (
     dg.AssetKey(name) for name in ("made", "other", "whole", "watched")
 )
-QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 TOMORROW = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=1)
 
 
@@ -78,8 +78,16 @@ DEFS = dg.Definitions(
 
 @pytest.fixture
 def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
-    overrides = {"telemetry": {"enabled": False}}
-    with dg.DagsterInstance.local_temp(str(tmp_path), overrides=overrides) as found:
+    """An instance in files, in which each run has its own."""
+    with in_folder(tmp_path) as found:
+        found.add_dynamic_partitions("shards", list(KEYS))
+        yield found
+
+
+@pytest.fixture
+def quick() -> Iterator[dg.DagsterInstance]:
+    """An instance in memory, for what is not about files."""
+    with in_memory() as found:
         found.add_dynamic_partitions("shards", list(KEYS))
         yield found
 
@@ -172,14 +180,14 @@ def test_failed_attempts_and_checks_and_observations_stay_as_they_are_shown(
     assert prune(instance, TOMORROW) == Pruned(removed=0, kept=done.kept)
 
 
-def test_runs_younger_than_asked_for_and_unfinished_ones_stay(instance: dg.DagsterInstance) -> None:
+def test_runs_younger_than_asked_for_and_unfinished_ones_stay(quick: dg.DagsterInstance) -> None:
     for _ in range(2):
-        _run(instance, "over_all")
+        _run(quick, "over_all")
     yesterday = TOMORROW - datetime.timedelta(days=2)
-    assert prune(instance, yesterday) == Pruned(removed=0, kept=0)
-    waiting = instance.create_run_for_job(DEFS.resolve_job_def("over_all"))
-    assert prune(instance, TOMORROW) == Pruned(removed=1, kept=1)
-    assert waiting.run_id in _there(instance)
+    assert prune(quick, yesterday) == Pruned(removed=0, kept=0)
+    waiting = quick.create_run_for_job(DEFS.resolve_job_def("over_all"))
+    assert prune(quick, TOMORROW) == Pruned(removed=1, kept=1)
+    assert waiting.run_id in _there(quick)
 
 
 def test_a_removed_run_leaves_no_file(instance: dg.DagsterInstance, tmp_path: Path) -> None:
@@ -192,27 +200,27 @@ def test_a_removed_run_leaves_no_file(instance: dg.DagsterInstance, tmp_path: Pa
 
 
 def test_it_goes_page_by_page_and_tells_how_far_it_is(
-    instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+    quick: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("corpus_platform.defs.pruning.PAGE", 2)
-    runs = [_run(instance, "over_all") for _ in range(4)]
+    runs = [_run(quick, "over_all") for _ in range(4)]
     told: list[tuple[int, int]] = []
-    done = prune(instance, TOMORROW, progress=lambda done, total: told.append((done, total)))
+    done = prune(quick, TOMORROW, progress=lambda done, total: told.append((done, total)))
     assert done == Pruned(removed=3, kept=1)
     assert told == [(1, 4), (2, 4), (3, 4), (4, 4)]
-    assert _there(instance) == {runs[3]}
+    assert _there(quick) == {runs[3]}
 
 
 def test_stopped_in_the_middle_it_has_removed_whole_runs_and_goes_on_the_next_time(
-    instance: dg.DagsterInstance,
+    quick: dg.DagsterInstance,
 ) -> None:
-    runs = [_run(instance, "over_all") for _ in range(3)]
+    runs = [_run(quick, "over_all") for _ in range(3)]
 
     def stop(done: int, total: int) -> None:
         if done == 1:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        prune(instance, TOMORROW, progress=stop)
-    assert _there(instance) == set(runs[1:])
-    assert prune(instance, TOMORROW) == Pruned(removed=1, kept=1)
+        prune(quick, TOMORROW, progress=stop)
+    assert _there(quick) == set(runs[1:])
+    assert prune(quick, TOMORROW) == Pruned(removed=1, kept=1)
