@@ -23,8 +23,19 @@ def _batch(*texts: str) -> Batch:
 
 
 @given(texts=st.lists(LINES | st.text(st.characters(), max_size=30), max_size=6))
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=100)
 def test_values_equal_the_plain_definitions_on_any_text(texts):
+    _hold_against_the_plain_definitions(texts)
+
+
+@pytest.mark.slow
+@given(texts=st.lists(LINES | st.text(st.characters(), max_size=30), max_size=6))
+@settings(deadline=None, max_examples=1000)
+def test_values_equal_the_plain_definitions_on_many_texts(texts):
+    _hold_against_the_plain_definitions(texts)
+
+
+def _hold_against_the_plain_definitions(texts):
     batch = _batch(*texts)
     for blank in (True, False):
         expected = [plain.dup_lines(text, count_blank=blank) for text in texts]

@@ -3,6 +3,7 @@
 import json
 from decimal import Decimal, InvalidOperation
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -114,21 +115,46 @@ _OBJECTS = st.lists(st.tuples(_NAMES, _STRINGS | _VALUES), max_size=6).map(
 )
 
 
-@settings(deadline=None, max_examples=400)
-@given(st.lists(_OBJECTS | _VALUES, min_size=1, max_size=6), st.integers(1, 60))
+_LINES = st.lists(_OBJECTS | _VALUES, min_size=1, max_size=6)
+
+
+@settings(deadline=None, max_examples=100)
+@given(_LINES, st.integers(1, 60))
 @example(['{"text":"a","id":' + "[" * 200 + "]" * 200 + "}"], 7)
 @example(['{"text":"a","id":' + "[" * 199 + "]" * 199 + "}"], 7)
 @example(['{"text":"a","id":0,"url":0,"lang":false}'], 60)
 def test_records_are_those_of_a_plain_reading(lines: list[str], step: int) -> None:
+    _hold_against_a_plain_reading(lines, step)
+
+
+@pytest.mark.slow
+@settings(deadline=None, max_examples=1000)
+@given(_LINES, st.integers(1, 60))
+def test_many_records_are_those_of_a_plain_reading(lines: list[str], step: int) -> None:
+    _hold_against_a_plain_reading(lines, step)
+
+
+def _hold_against_a_plain_reading(lines: list[str], step: int) -> None:
     content = "\n".join(line.replace("\n", " ") for line in lines).encode("utf-8", "replace")
     chunks = (content[i : i + step] for i in range(0, len(content), step))
     records = list(read_jsonl(chunks, FIELDS, Cursor(), shard="c/s", max_record_bytes=1 << 20))
     assert records == plainly(content)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=100)
 @given(_OBJECTS, st.data())
 def test_damaged_records_too(line: str, data: st.DataObject) -> None:
+    _hold_damage_against_a_plain_reading(line, data)
+
+
+@pytest.mark.slow
+@settings(deadline=None, max_examples=1000)
+@given(_OBJECTS, st.data())
+def test_many_damaged_records_too(line: str, data: st.DataObject) -> None:
+    _hold_damage_against_a_plain_reading(line, data)
+
+
+def _hold_damage_against_a_plain_reading(line: str, data: st.DataObject) -> None:
     content = bytearray(line.encode("utf-8", "replace"))
     at = data.draw(st.integers(0, len(content) - 1))
     content[at] = data.draw(st.integers(33, 255))

@@ -40,8 +40,17 @@ def expected(texts: Sequence[str], kind: UnitKind) -> tuple[list[int], list[int]
 
 
 @given(st.lists(TEXTS, min_size=1, max_size=4), st.sampled_from(KINDS))
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=100)
 def test_units_are_those_of_the_patterns_with_the_written_hashes(
+    texts: Sequence[str], kind: UnitKind
+) -> None:
+    assert hashed(texts, kind) == expected(texts, kind)
+
+
+@pytest.mark.slow
+@given(st.lists(TEXTS, min_size=1, max_size=4), st.sampled_from(KINDS))
+@settings(deadline=None, max_examples=1000)
+def test_units_of_many_texts_are_those_of_the_patterns(
     texts: Sequence[str], kind: UnitKind
 ) -> None:
     assert hashed(texts, kind) == expected(texts, kind)

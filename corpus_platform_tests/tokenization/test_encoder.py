@@ -1,3 +1,4 @@
+import functools
 import json
 import re
 from collections.abc import Iterator
@@ -24,9 +25,15 @@ def documents(encoded: Encoded) -> list[list[int]]:
 
 def whole(data: bytes, text: str) -> list[int]:
     """Return the ids of one undivided call of the library."""
+    return library(data).encode(text, add_special_tokens=False).ids
+
+
+@functools.lru_cache(maxsize=8)
+def library(data: bytes) -> tokenizers.Tokenizer:
+    """Return the tokenizer as the library reads it, which takes longer than to encode a text."""
     tokenizer = tokenizers.Tokenizer.from_buffer(data)
     tokenizer.encode_special_tokens = True
-    return tokenizer.encode(text, add_special_tokens=False).ids
+    return tokenizer
 
 
 def test_a_text_that_spells_the_end_token_stays_text() -> None:

@@ -196,8 +196,23 @@ PARTS = st.lists(
 
 
 @given(PARTS, st.integers(1, 1500), st.integers(0, 3), st.sampled_from([0, 1, 3, 1 << 16]))
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=100)
 def test_the_sample_is_that_of_all_documents_however_they_are_parted(
+    parts: list[list[Document]], limit: int, seed: int, together: int
+) -> None:
+    _hold_against_the_plain_sample(parts, limit, seed, together)
+
+
+@pytest.mark.slow
+@given(PARTS, st.integers(1, 1500), st.integers(0, 3), st.sampled_from([0, 1, 3, 1 << 16]))
+@settings(deadline=None, max_examples=1000)
+def test_the_sample_is_that_of_all_documents_in_many_ways_to_part_them(
+    parts: list[list[Document]], limit: int, seed: int, together: int
+) -> None:
+    _hold_against_the_plain_sample(parts, limit, seed, together)
+
+
+def _hold_against_the_plain_sample(
     parts: list[list[Document]], limit: int, seed: int, together: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
