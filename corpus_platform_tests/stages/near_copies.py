@@ -1,6 +1,7 @@
 """Corpora of made-up texts with near-copies in them, made up to their clusters, for tests of dedup."""
 
 import random
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -24,8 +25,16 @@ __all__ = [
     "new_corpus",
     "prose",
     "sign_new",
+    "signed_copy",
 ]
 
+SETTINGS = """\
+storage: data
+sources: [{glob: 'source/{crawl}/*'}]
+clean: {preset: none}
+run: {workers: 1}
+checks: {min_records: 1000000}
+"""
 Shards = Mapping[str, Sequence[str]]  # key -> texts
 
 
@@ -46,12 +55,7 @@ def changed(text: str, seed: int, words: int = 1) -> str:
 def new_corpus(folder: Path, shards: Shards, settings: str = "") -> Project:
     """Write shards and settings, and make all up to the signatures."""
     folder.mkdir(parents=True, exist_ok=True)
-    config = folder / "corpus.yaml"
-    config.write_text(
-        "storage: data\nsources: [{glob: 'source/{crawl}/*'}]\nclean: {preset: none}\n"
-        "run: {workers: 1}\nchecks: {min_records: 1000000}\n" + settings,
-        encoding="utf-8",
-    )
+    (folder / "corpus.yaml").write_text(SETTINGS + settings, encoding="utf-8")
     return add_shards(folder, shards)
 
 
@@ -73,6 +77,22 @@ def sign_new(project: Project) -> int:
         clean_documents(project, shard)
         signed += sign_documents(project, shard).made
     return signed
+
+
+def signed_copy(project: Project, folder: Path, settings: str | None = None) -> Project:
+    """Copy a corpus made by `new_corpus` as it was before its first clusters; with other settings,
+    of what comes after the signatures, where some are given.
+    """
+    shutil.copytree(project.settings.base, folder)
+    config = folder / "corpus.yaml"
+    if settings is not None:
+        config.write_text(SETTINGS + settings, encoding="utf-8")
+    copied = open_project(load_settings(config))
+    for asset in ("dedup_clusters", "dedup_verdicts"):
+        shutil.rmtree(copied.store.folder(asset, None), ignore_errors=True)
+    for shard in copied.shards():
+        copied.present("minhash_signatures", shard)  # or it raises
+    return copied
 
 
 def cluster(project: Project) -> Report:

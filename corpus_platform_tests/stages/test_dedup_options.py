@@ -26,6 +26,7 @@ from corpus_platform_tests.stages.near_copies import (
     files,
     new_corpus,
     prose,
+    signed_copy,
 )
 
 A, B = "2026-40/a", "2026-40/b"
@@ -44,8 +45,9 @@ def _failed(report: Report) -> list[str]:
 
 def test_copies_are_dropped_from_the_source_of_lower_priority(tmp_path: Path) -> None:
     shards = {A: [prose(1), prose(2), prose(3)], B: [changed(prose(1), 1), prose(2), prose(4)]}
-    plain = cluster(new_corpus(tmp_path / "1", shards))
-    other = cluster(new_corpus(tmp_path / "2", shards, "dedup: {priority: ['*/b*']}\n"))
+    project = new_corpus(tmp_path / "1", shards)
+    plain = cluster(project)
+    other = cluster(signed_copy(project, tmp_path / "2", "dedup: {priority: ['*/b*']}\n"))
     assert _kept(plain) == [f"{A}#0", f"{A}#1", f"{A}#2", f"{B}#2"]
     assert _kept(other) == [f"{A}#2", f"{B}#0", f"{B}#1", f"{B}#2"]
     assert not _failed(other)
@@ -129,8 +131,9 @@ def test_without_exact_verification_estimates_decide_and_are_what_is_stored(
 def test_unverified_every_candidate_is_a_near_copy(tmp_path: Path) -> None:
     bands = "bands: 128, rows: 1"
     texts = [prose(1), changed(prose(1), 1, words=12), prose(2)]
-    judged = cluster(new_corpus(tmp_path / "1", {A: texts}, f"dedup: {{{bands}}}\n"))
-    taken = cluster(new_corpus(tmp_path / "2", {A: texts}, f"dedup: {{{bands}, verify: none}}\n"))
+    project = new_corpus(tmp_path / "1", {A: texts}, f"dedup: {{{bands}}}\n")
+    judged = cluster(project)
+    taken = cluster(signed_copy(project, tmp_path / "2", f"dedup: {{{bands}, verify: none}}\n"))
     assert _kept(judged) == [f"{A}#0", f"{A}#1", f"{A}#2"]
     assert _kept(taken) == [f"{A}#0", f"{A}#2"]
     assert not _failed(taken)
@@ -361,9 +364,10 @@ def test_the_document_that_is_held_out_in_any_case_is_searched_too(
 
     texts = [t for s in range(6) for t in (prose(s), changed(prose(s), s))]
     options = "dedup: {threshold: 0.97}\nsplit: {validation: 0.0000001}\n"
-    usual = cluster(new_corpus(tmp_path / "1", {A: texts}, options))
+    project = new_corpus(tmp_path / "1", {A: texts}, options)
+    usual = cluster(project)
     monkeypatch.setattr(deciding, "LIKELY_HELD_OUT", 0)  # not foreseen: it is searched afterwards
-    again = cluster(new_corpus(tmp_path / "2", {A: texts}, options))
+    again = cluster(signed_copy(project, tmp_path / "2"))
     assert files(again) == files(usual)
     assert len(pl.read_parquet(usual.artifact.path("leaks.parquet"))) == 1
 
@@ -376,9 +380,10 @@ def test_what_the_first_search_found_stays_when_another_document_is_searched_aft
     texts = [t for s in range(20) for t in (prose(s), changed(prose(s), s))]
     shards = {"2026-39/old": [prose(99)], A: texts}
     options = "dedup: {threshold: 0.97}\nsplit: {validation: 0.3}\n"
-    usual = cluster(new_corpus(tmp_path / "1", shards, options))
+    project = new_corpus(tmp_path / "1", shards, options)
+    usual = cluster(project)
     monkeypatch.setattr(deciding, "LIKELY_HELD_OUT", 0)
-    again = cluster(new_corpus(tmp_path / "2", shards, options))
+    again = cluster(signed_copy(project, tmp_path / "2"))
     searched = [r.artifact.manifest.measured["effort"]["band_bytes"] for r in (usual, again)]
     assert searched[1] == 2 * searched[0]
     assert len(pl.read_parquet(usual.artifact.path("leaks.parquet"))) > 3
@@ -413,11 +418,12 @@ def test_the_tables_do_not_depend_on_workers_or_on_how_the_work_is_cut(
     texts = [changed(prose(chosen.randrange(9)), seed, 2) for seed in range(60)]
     shards = {f"2026-40/{i}": texts[10 * i : 10 * i + 10] for i in range(6)}
     options = "split: {validation: 0.2}\n"
-    usual = files(cluster(new_corpus(tmp_path / "1", shards, options)))
+    project = new_corpus(tmp_path / "1", shards, options)
+    usual = files(cluster(project))
     monkeypatch.setattr(pair_join, "PIECE_ROWS", 7)
     monkeypatch.setattr(estimating, "BLOCK_VALUES", 5 * 2 * 128)
     monkeypatch.setattr(comparing, "BUCKET_BYTES", 1500)
-    assert files(cluster(new_corpus(tmp_path / "2", shards, options))) == usual
+    assert files(cluster(signed_copy(project, tmp_path / "2"))) == usual
     assert local.worth(8, 100, share=30) == 3
 
 

@@ -1,7 +1,6 @@
 """What-if answers are those of a real run with the setting."""
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -10,9 +9,7 @@ from click.testing import CliRunner
 from corpus_platform.cli import main
 from corpus_platform.dedup.clusters import Keep
 from corpus_platform.errors import Uncleared, UsageError
-from corpus_platform.settings_file import load_settings
-from corpus_platform.stages.chain import open_project
-from corpus_platform.stages.project import Project, Report
+from corpus_platform.stages.project import Project
 from corpus_platform.stages.whatif import decide_again
 from corpus_platform_tests.stages.near_copies import (
     add_shards,
@@ -21,6 +18,7 @@ from corpus_platform_tests.stages.near_copies import (
     clusters,
     new_corpus,
     prose,
+    signed_copy,
 )
 
 SHARDS = {
@@ -46,27 +44,15 @@ def usual(tmp_path_factory: pytest.TempPathFactory) -> Project:
     return project
 
 
-def _another_run(run: Project, folder: Path, options: str) -> Report:
-    """Cluster a copy of the corpus of that run as if it had never been clustered."""
-    shutil.copytree(run.settings.base, folder)
-    config = folder / "corpus.yaml"
-    text = config.read_text(encoding="utf-8").replace("threshold: 0.6", options)
-    config.write_text(text, encoding="utf-8")
-    project = open_project(load_settings(config))
-    for asset in ("dedup_clusters", "dedup_verdicts"):
-        shutil.rmtree(project.store.folder(asset, None))
-    report = cluster(project)
-    assert report.artifact.manifest.measured["effort"]["pairs_known"] == 0
-    return report
-
-
 @pytest.mark.parametrize("threshold", [0.6, 0.75, 0.85, 0.95, 1.0])
 @pytest.mark.parametrize("keep", ["first_seen", "one_per_cluster"])
 def test_another_threshold_and_policy_keep_what_a_real_run_keeps(
     threshold: float, keep: Keep, run: Project, tmp_path: Path
 ) -> None:
     found = decide_again(run, threshold=threshold, keep=keep)
-    real = _another_run(run, tmp_path / "again", f"threshold: {threshold}, keep: {keep}")
+    options = f"dedup: {{bands: 32, rows: 4, threshold: {threshold}, keep: {keep}}}\n"
+    real = cluster(signed_copy(run, tmp_path / "again", options))
+    assert real.artifact.manifest.measured["effort"]["pairs_known"] == 0
     table, ledger = clusters(real), real.artifact.manifest.ledger
     assert found.kept.tolist() == table["kept"].to_list()
     counts = found.counts[None]
@@ -139,12 +125,9 @@ def test_the_command_wants_something_to_be_different(usual: Project) -> None:
 
 @pytest.mark.parametrize("changed_setting", ["priority: ['*/b*']", "prefer: longest"])
 def test_another_order_of_documents_than_that_of_the_run_cannot_be_answered(
-    changed_setting: str, usual: Project, tmp_path: Path
+    changed_setting: str, tmp_path: Path
 ) -> None:
-    shutil.copytree(usual.settings.base, tmp_path / "changed")
-    config = tmp_path / "changed" / "corpus.yaml"
-    with config.open("a", encoding="utf-8") as file:
-        file.write(f"dedup: {{{changed_setting}}}\n")
-    project = open_project(load_settings(config))
+    cluster(new_corpus(tmp_path, SHARDS))
+    project = new_corpus(tmp_path, SHARDS, f"dedup: {{{changed_setting}}}\n")
     with pytest.raises(UsageError, match=changed_setting.partition(":")[0]):
         decide_again(project, threshold=0.9)
