@@ -14,7 +14,10 @@ PIECES = st.sampled_from(
 TEXTS = st.lists(st.lists(PIECES | st.text(max_size=12), max_size=8).map("".join), max_size=12)
 
 
-@pytest.mark.parametrize("window", [1, 2, 7, 64, 1 << 18])
+SLOW = [pytest.param(window, marks=pytest.mark.slow) for window in (2, 64)]
+
+
+@pytest.mark.parametrize("window", [1, 7, 1 << 18, *SLOW])
 @given(texts=TEXTS)
 @settings(deadline=None, max_examples=60)
 def test_counts_do_not_depend_on_the_window(window, texts):

@@ -13,6 +13,7 @@ from corpus_platform_tests.stages.near_copies import (
     new_corpus,
     prose,
     sign_new,
+    signed_copy,
 )
 
 SHARDS = {"2026-40/a": [prose(1), prose(2)], "2026-40/b": [prose(1), changed(prose(2), 1)] * 3}
@@ -21,9 +22,10 @@ SHARDS = {"2026-40/a": [prose(1), prose(2)], "2026-40/b": [prose(1), changed(pro
 def test_ids_that_are_taken_in_parts_are_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    usual = cluster(new_corpus(tmp_path / "1", SHARDS))
+    project = new_corpus(tmp_path / "1", SHARDS)
+    usual = cluster(project)
     monkeypatch.setattr(cluster_tables, "IDS", 2)
-    again = cluster(new_corpus(tmp_path / "2", SHARDS))
+    again = cluster(signed_copy(project, tmp_path / "2"))
     twins = ["2026-40/a#0", "2026-40/a#1"] * 3
     assert clusters(again)["twin_id"].to_list() == [None, None, *twins]
     assert clusters(again).equals(clusters(usual))

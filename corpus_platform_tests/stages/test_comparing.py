@@ -8,7 +8,14 @@ import pytest
 
 from corpus_platform.dedup.signing import Signer
 from corpus_platform.stages import comparing
-from corpus_platform_tests.stages.near_copies import changed, cluster, files, new_corpus, prose
+from corpus_platform_tests.stages.near_copies import (
+    changed,
+    cluster,
+    files,
+    new_corpus,
+    prose,
+    signed_copy,
+)
 
 
 def test_a_text_that_is_compared_in_many_buckets_is_cut_once(
@@ -22,10 +29,11 @@ def test_a_text_that_is_compared_in_many_buckets_is_cut_once(
             return super().shingle_sets(texts)
 
     texts = [prose(1), *(changed(prose(1), seed) for seed in range(1, 8)), prose(2)]
-    usual = cluster(new_corpus(tmp_path / "1", {"2026-40/a": texts}))
+    project = new_corpus(tmp_path / "1", {"2026-40/a": texts})
+    usual = cluster(project)
     monkeypatch.setattr(comparing, "Signer", Counting)
     monkeypatch.setattr(comparing, "BUCKET_BYTES", 1)  # each pair in a bucket of its own
-    again = cluster(new_corpus(tmp_path / "2", {"2026-40/a": texts}))
+    again = cluster(signed_copy(project, tmp_path / "2"))
     assert again.artifact.manifest.ledger["edges"] > 20
     assert sorted(cut) == sorted(texts[:8])
     assert files(again) == files(usual)

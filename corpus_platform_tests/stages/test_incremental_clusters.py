@@ -16,6 +16,7 @@ from corpus_platform_tests.stages.near_copies import (
     new_corpus,
     prose,
     sign_new,
+    signed_copy,
 )
 
 OLD = {
@@ -164,9 +165,11 @@ def test_estimates_of_an_earlier_run_do_not_stand_for_similarities_of_texts(
     before: str, tmp_path: Path
 ) -> None:
     shards = OLD | {"2026-40/z": [changed(prose(i), 11, 2) for i in range(1, 5)]}
-    cluster(new_corpus(tmp_path / "a", shards, f"dedup: {{verify: {before}}}\n"))
+    project = new_corpus(tmp_path / "a", shards, f"dedup: {{verify: {before}}}\n")
+    cluster(project)
+    unknown = signed_copy(project, tmp_path / "b", "")
     report = cluster(new_corpus(tmp_path / "a", shards))
-    assert files(report) == files(cluster(new_corpus(tmp_path / "b", shards)))
+    assert files(report) == files(cluster(unknown))
     effort = report.artifact.manifest.measured["effort"]
     assert (effort["pairs_known"] > 0, effort["signatures"]) == (True, 0)
     assert not [f for f in report.findings if not f.passed]

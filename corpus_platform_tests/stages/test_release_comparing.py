@@ -167,8 +167,8 @@ def _few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Compare one shard after the other, and read everything in small blocks."""
     monkeypatch.setattr(release_lines, "HELD_LINES", 1)
     monkeypatch.setattr(release_lines, "PASSES", 100)
-    monkeypatch.setattr(release_lines, "READ_ROWS", 3)
-    monkeypatch.setattr(release_hashes, "BLOCK_ENTRIES", 4)
+    monkeypatch.setattr(release_lines, "READ_ROWS", 5)
+    monkeypatch.setattr(release_hashes, "BLOCK_ENTRIES", 12)
 
 
 @pytest.fixture(params=LAYOUTS, scope="module")
