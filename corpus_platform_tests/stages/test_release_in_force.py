@@ -1,5 +1,6 @@
 """Tests of what comes into force: a release that lacks documents waits for a person to say so."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from corpus_platform.stages.packed_bins import pack_shard
 from corpus_platform.stages.pinned_release import find_release
 from corpus_platform.stages.project import Project, Report
 from corpus_platform.stages.shuffled_bins import publish_release, release_in_force
+from corpus_platform_tests.once import made_once
 from corpus_platform_tests.small import SHARDS
 
 FEWER = "clean: {set: {too_short.min_chars: 1200}}"
@@ -21,13 +23,38 @@ WAIVER = "waivers: [{gate: shrunk, reason: short ones are not wanted, expires: 2
 
 
 def _remade(project: Project) -> Report:
+    _packed(project)
+    return publish_release(project)
+
+
+def _packed(project: Project) -> None:
     for shard in project.shards():
         clean_documents(project, shard)
         sign_documents(project, shard)
     cluster_documents(project)
     for shard in project.shards():
         pack_shard(project, shard)
-    return publish_release(project)
+
+
+@pytest.fixture(scope="module")
+def fewer_once(finished_once: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The finished corpus, with all but a release made of fewer documents too."""
+
+    def make(folder: Path) -> None:
+        shutil.copytree(finished_once, folder, dirs_exist_ok=True)
+        _packed(_set(folder / "corpus.yaml", FEWER))
+        (folder / "plain.yaml").replace(folder / "corpus.yaml")
+        latest = open_project(load_settings(folder / "corpus.yaml"))
+        cluster_documents(latest)  # the clusters in force are those of the release
+
+    return made_once(tmp_path_factory.getbasetemp(), "fewer", make)
+
+
+@pytest.fixture
+def fewer(fewer_once: Path, tmp_path: Path) -> Path:
+    """The settings file of a copy of that corpus, as it is without that change."""
+    shutil.copytree(fewer_once, tmp_path / "fewer")
+    return tmp_path / "fewer" / "corpus.yaml"
 
 
 def _set(config: Path, *lines: str) -> Project:
@@ -57,9 +84,9 @@ def test_the_first_release_has_nothing_to_match(finished: Path) -> None:
     assert survey(project).of("shuffled_bins").state == "current"
 
 
-def test_a_setting_that_drops_documents_waits_for_a_waiver_and_then_settles(finished: Path) -> None:
-    first = _in_force(open_project(load_settings(finished)))
-    project = _set(finished, FEWER)
+def test_a_setting_that_drops_documents_waits_for_a_waiver_and_then_settles(fewer: Path) -> None:
+    first = _in_force(open_project(load_settings(fewer)))
+    project = _set(fewer, FEWER)
     report = _remade(project)
     assert _red(report) == ["shrunk"]
     assert report.artifact.numbers["documents_in_force"] == 241
@@ -69,20 +96,20 @@ def test_a_setting_that_drops_documents_waits_for_a_waiver_and_then_settles(fini
     made = report.artifact.folder.name
     assert find_release(project, made).id == made  # by name it may be read
 
-    waived = _set(finished, FEWER, WAIVER)
+    waived = _set(fewer, FEWER, WAIVER)
     assert survey(waived).of("shuffled_bins").due
     assert publish_release(waived).made is False
     assert _in_force(waived) == made
     assert survey(waived).of("shuffled_bins").state == "current"
 
-    later = _set(finished, FEWER)  # the waiver is gone, and not needed any more
+    later = _set(fewer, FEWER)  # the waiver is gone, and not needed any more
     assert survey(later).of("shuffled_bins").state == "current"
     assert _red(publish_release(later)) == []
 
-    back = open_project(load_settings(finished.with_name("plain.yaml")))  # more documents again
+    back = open_project(load_settings(fewer.with_name("plain.yaml")))  # more documents again
     assert _red(_remade(back)) == []
     assert _in_force(back) == first
-    again = _set(finished, FEWER)  # a release that was in force once is held back like a new one
+    again = _set(fewer, FEWER)  # a release that was in force once is held back like a new one
     assert _red(_remade(again)) == ["shrunk"]
     assert _in_force(again) == first
 
@@ -98,13 +125,13 @@ def test_a_retired_shard_is_no_loss(finished: Path) -> None:
 
 
 @pytest.mark.parametrize("lost", ["folder", "documents.parquet"])
-def test_a_release_in_force_that_was_deleted_holds_nothing_back(lost: str, finished: Path) -> None:
-    project = open_project(load_settings(finished))
+def test_a_release_in_force_that_was_deleted_holds_nothing_back(lost: str, fewer: Path) -> None:
+    project = open_project(load_settings(fewer))
     folder = project.present("shuffled_bins", None).folder
     if lost == "folder":
         folder.rename(folder.with_name("elsewhere"))
     else:
         (folder / lost).unlink()
-    report = _remade(_set(finished, FEWER))
+    report = _remade(_set(fewer, FEWER))
     assert _red(report) == []
     assert report.artifact.numbers["documents_in_force"] == 0
