@@ -10,10 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import polars as pl
-import pyarrow as pa
-
-from corpus_platform.errors import StorageError, UsageError
+from corpus_platform.errors import UsageError
 from corpus_platform.stages.document_index import Kind, documents_index
 from corpus_platform.stages.dropped_urls import ReadShard, find_dropped
 from corpus_platform.stages.members import legible
@@ -31,6 +28,7 @@ from corpus_platform.stages.stations import (
     standing,
     story,
 )
+from corpus_platform.stages.tables import readable
 from corpus_platform.storage.artifacts import Artifact
 
 __all__ = ["MOST", "Explanation", "explain"]
@@ -72,13 +70,8 @@ def explain(
     The release is that in force unless one is named. Raises UsageError for one that is not there,
     StorageError for tables that cannot be read.
     """
-    try:
-        with project.unchanging():
-            return _explained(project, asked, release, progress)
-    except (pa.ArrowException, pl.exceptions.PolarsError) as error:
-        raise StorageError(
-            f"a table cannot be read: {error}; `corpus verify` says which file is damaged"
-        ) from error
+    with readable(), project.unchanging():
+        return _explained(project, asked, release, progress)
 
 
 def _explained(project: Project, asked: str, release: str | None, progress: Told) -> Explanation:

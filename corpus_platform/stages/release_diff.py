@@ -11,7 +11,6 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 import polars as pl
-import pyarrow as pa
 
 from corpus_platform.errors import StorageError
 from corpus_platform.stages.absence import why_absent
@@ -21,6 +20,7 @@ from corpus_platform.stages.release_makings import Makings
 from corpus_platform.stages.release_names import NamedRelease, name_release
 from corpus_platform.stages.release_report import SETTINGS_FILE
 from corpus_platform.stages.release_rows import Matched, matched_parts
+from corpus_platform.stages.tables import readable
 from corpus_platform.stages.tokenizer import TOKENIZER_FILE
 from corpus_platform.storage.registry import key_order
 
@@ -101,13 +101,8 @@ def diff_releases(project: Project, old: str, new: str) -> ReleaseDiff:
     Raises UsageError for a release that is not there, StorageError for one that cannot be read.
     """
     sides = name_release(project, old), name_release(project, new)
-    try:
-        with project.unchanging(), tempfile.TemporaryDirectory() as scratch:
-            return _Comparing(project, *sides).run(Path(scratch))
-    except (pa.ArrowException, pl.exceptions.PolarsError) as error:
-        raise StorageError(
-            f"a table cannot be read: {error}; `corpus verify` says which file is damaged"
-        ) from error
+    with readable(), project.unchanging(), tempfile.TemporaryDirectory() as scratch:
+        return _Comparing(project, *sides).run(Path(scratch))
 
 
 _KINDS = ("kept", "removed", "added")

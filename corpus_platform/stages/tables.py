@@ -1,14 +1,25 @@
 """Parquet files as the stages write and read them: whole tables in, batches of bounded size out."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import contextlib
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-__all__ = ["TableWriter", "name_codes", "read_batches", "read_parts", "write_table"]
+from corpus_platform.errors import StorageError
+
+__all__ = [
+    "TableWriter",
+    "name_codes",
+    "read_batches",
+    "read_parts",
+    "readable",
+    "write_table",
+]
 
 PART_BYTES = 1 << 26
 GROUP_BYTES = 1 << 24  # of tables that wait for a row group
@@ -78,6 +89,24 @@ def write_table(path: Path, table: pa.Table, *, dictionary: Sequence[str] = ()) 
     with TableWriter(path, table.schema, dictionary=dictionary) as writer:
         writer.write(table)
         return writer.close()
+
+
+@contextlib.contextmanager
+def readable(what: str = "a table") -> Generator[None]:
+    """Raise StorageError where the block meets a table that was cut or altered.
+
+    Polars panics at some of those, which is no Exception; Arrow raises OSError at others, without
+    a number of the system.
+    """
+    panic = pl.exceptions.PanicException
+    try:
+        yield
+    except (pa.ArrowException, pl.exceptions.PolarsError, panic, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise StorageError(
+            f"{what} cannot be read: {error}; `corpus verify` says which file is damaged"
+        ) from error
 
 
 def read_batches(

@@ -22,7 +22,7 @@ from corpus_platform.stages.dedup_verdicts import VERDICT_FILE
 from corpus_platform.stages.encoding import Choice, Encode, Encoding, encode_shard, with_engine
 from corpus_platform.stages.fast_engine import FAST
 from corpus_platform.stages.project import Progress, Project, quiet
-from corpus_platform.stages.tables import read_batches
+from corpus_platform.stages.tables import read_batches, readable
 from corpus_platform.stages.tokenizer import TOKENIZER_FILE
 from corpus_platform.storage.artifacts import Artifact
 from corpus_platform.tokenization.encoder import load_encoder, take_threads
@@ -157,11 +157,12 @@ def _encoding(path: Path, engine: str, threads: int) -> Encoding:
 
 def _count(piece: _Piece) -> _Counted:
     encoding = _encoding(piece.tokenizer, piece.engine, piece.threads)
-    rows = pl.read_parquet(piece.documents, columns=["row"])["row"].to_numpy()
-    splits = _splits(piece.verdict)
-    written = encode_shard(
-        encoding, piece.shard, rows, lambda encode: _sums(piece.documents, splits, encode)
-    )
+    with readable(f"a table of {piece.shard}"):
+        rows = pl.read_parquet(piece.documents, columns=["row"])["row"].to_numpy()
+        splits = _splits(piece.verdict)
+        written = encode_shard(
+            encoding, piece.shard, rows, lambda encode: _sums(piece.documents, splits, encode)
+        )
     ordered = sorted(written.value, key=lambda key: (key[0], STATES.index(key[1])))
     counts = [Count(piece.shard, *key, *written.value[key].tolist()) for key in ordered]
     return _Counted(counts, written.engine)

@@ -3,12 +3,20 @@
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from corpus_platform.errors import StorageError
 from corpus_platform.stages import tables
-from corpus_platform.stages.tables import TableWriter, name_codes, read_batches, read_parts
+from corpus_platform.stages.tables import (
+    TableWriter,
+    name_codes,
+    read_batches,
+    read_parts,
+    readable,
+)
 
 SCHEMA = pa.schema([pa.field("row", pa.int64()), pa.field("id", pa.string())])
 
@@ -91,3 +99,24 @@ def test_each_name_has_its_code_and_what_has_none_minus_one(
 def test_a_slice_of_a_column_has_the_codes_of_its_rows() -> None:
     column = pa.array(["a", "b", None, "b"], pa.string()).slice(1, 2)
     assert name_codes(column, {"a": 1, "b": 2}).tolist() == [2, -1]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        pa.ArrowInvalid("bad"),
+        OSError("Couldn't deserialize thrift"),
+        pl.exceptions.ComputeError("bad"),
+        pl.exceptions.PanicException("bad"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_damaged_table_is_told_whatever_its_reader_raises(error: BaseException) -> None:
+    said = f"^the table cannot be read: {error}; `corpus verify`"
+    with pytest.raises(StorageError, match=said), readable("the table"):
+        raise error
+
+
+def test_what_the_system_refuses_stays_as_it_is() -> None:
+    with pytest.raises(FileNotFoundError), readable(), Path("/none/such").open():
+        pass

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 import tokenizers
 
-from corpus_platform.errors import SettingsError, Uncleared, UsageError
+from corpus_platform.errors import SettingsError, StorageError, Uncleared, UsageError
 from corpus_platform.settings_file import load_settings
 from corpus_platform.stages import fast_engine
 from corpus_platform.stages.chain import open_project
@@ -145,3 +145,19 @@ def test_packed_bins_have_one_more_token_for_each_document(finished: Path) -> No
         for split in ("train", "validation"):
             own = [c for c in counts if (c.shard, c.state) == (shard, split)]
             assert numbers[f"{split}_tokens"] == sum(c.tokens + c.documents for c in own)
+
+
+def test_tables_that_are_damaged_are_told(once: Path, tmp_path: Path) -> None:
+    shutil.copytree(once, tmp_path / "copy")
+    project = open_project(load_settings(tmp_path / "copy" / "corpus.yaml"))
+    for asset, name in (
+        ("dedup_verdicts", "verdict.parquet"),
+        ("cleaned_documents", "documents.parquet"),
+    ):
+        path = project.present(asset, FIRST).path(name)
+        data = path.read_bytes()
+        path.write_bytes(data[:4] + bytes(len(data) - 8) + data[-4:])
+        with pytest.raises(
+            StorageError, match=f"a table of {FIRST} cannot be read: .*corpus verify"
+        ):
+            count_tokens(project, [FIRST])
