@@ -11,7 +11,7 @@ from corpus_platform.errors import StorageError, UsageError
 from corpus_platform.stages.project import Project
 from corpus_platform.stages.shuffled_bins import release_in_force
 from corpus_platform.storage.artifacts import Artifact
-from corpus_platform.storage.manifest import Manifest
+from corpus_platform.storage.manifest import MANIFEST_NAME, Manifest
 
 __all__ = ["NamedRelease", "name_release"]
 
@@ -56,7 +56,8 @@ def name_release(project: Project, name: str) -> NamedRelease:
     """Return the release of a name, which is compared with those that are there and never a path.
 
     `previous` is the one made last before that in force or, where none is older, the last other one.
-    Raises UsageError where there is none of that name.
+    Raises UsageError where there is none of that name, StorageError where the manifest of the one
+    in force is gone or damaged.
     """
     made = list(project.store.generations(ASSET, None))  # the one made last first
     found = {artifact.folder.name: artifact for artifact in made}
@@ -77,9 +78,15 @@ def _release(artifact: Artifact) -> NamedRelease:
 
 
 def _in_force(project: Project, found: dict[str, Artifact]) -> Artifact:
-    name = (release_in_force(project) or {}).get("id", "")
-    if name not in found:
+    in_force = release_in_force(project)
+    if in_force is None:
         raise UsageError("no release is in force; `corpus run` makes one, or name one by its id")
+    if (name := in_force["id"]) not in found:
+        others = f"; or name one that is there: {', '.join(sorted(found))}" if found else ""
+        raise StorageError(
+            f"release {name} is in force, but {in_force['path']}/{MANIFEST_NAME} is missing or"
+            f" damaged; `corpus run` makes it again{others}"
+        )
     return found[name]
 
 

@@ -65,3 +65,14 @@ def test_a_file_of_another_size_is_refused_when_it_is_asked_for(project: Project
     with pytest.raises(StorageError, match="is missing"):
         release.path("documents.parquet")
     assert release.excluded == {}
+
+
+def test_a_release_in_force_without_a_sound_manifest_is_named(project: Project) -> None:
+    old, new = (_made(project, token=t, at=1000 * t) for t in (1, 2))
+    _put_in_force(project, new)
+    (project.store.generation("shuffled_bins", None, new) / "manifest.json").write_text("{")
+    for name in ("current", "previous"):
+        with pytest.raises(
+            StorageError, match=f"{new}/manifest.json is missing or damaged.*: {old}$"
+        ):
+            name_release(project, name)
