@@ -9,6 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
+from corpus_platform.errors import StorageError
 from corpus_platform.formats.token_arrays import TokenFile
 from corpus_platform.formats.token_bin import TokenBin
 
@@ -181,7 +182,9 @@ class Stream:
         counts = np.maximum(after - first, 0)
         before = np.cumsum(counts) - counts
         entries = np.arange(int(counts.sum())) + np.repeat(first - before, counts)
-        return np.repeat(lines, counts), ends[entries].astype(np.int64) - np.repeat(places, counts)
+        offsets = ends[entries].astype(np.int64) - np.repeat(places, counts)
+        self._check_inside(number, offsets, 0, length)
+        return np.repeat(lines, counts), offsets
 
     def _borders_of(self, number: int, begin: int, end: int) -> np.ndarray:
         ends = self.part(number).ends
@@ -190,7 +193,17 @@ class Stream:
         # As the index's own type: for a Python int numpy would convert all of the index.
         first = int(ends.searchsorted(ends.dtype.type(begin), side="right"))
         after = int(ends.searchsorted(ends.dtype.type(end), side="left"))
-        return ends[first : max(first, after)].astype(np.int64)
+        found = ends[first : max(first, after)].astype(np.int64)
+        self._check_inside(number, found, begin, end)
+        return found
+
+    def _check_inside(self, number: int, found: np.ndarray, low: int, high: int) -> None:
+        """Raise StorageError where borders are none of (low, high), as bisection has it."""
+        if len(found) and not low < found.min() <= found.max() < high:
+            raise StorageError(
+                f"{self.parts[number].name}: the index of its documents does not rise, so it is"
+                ' damaged; verify="sha256" names each file that is'
+            )
 
 
 def _joined(pieces: list[np.ndarray], dtype: np.dtype) -> np.ndarray:

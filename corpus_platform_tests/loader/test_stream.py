@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from corpus_platform.errors import StorageError
 from corpus_platform_tests.loader.made import stream_of
 
 few = settings(deadline=None, max_examples=60)
@@ -88,3 +89,15 @@ def test_what_is_pickled_are_names_and_counts() -> None:
     data = pickle.dumps(stream)
     assert whole[:100].tobytes() not in data
     assert pickle.loads(data).get_slice(0, 5000).tolist() == whole.tolist()
+
+
+@pytest.mark.parametrize("wrong", [1 << 40, (1 << 64) - 1])
+def test_borders_of_a_damaged_index_are_refused(wrong: int) -> None:
+    """Of [3, 4, 6, 9] the second entry is another; those in (2, 8) are found by 3 and 9."""
+    stream = stream_of([[1, 2, 3], [4], [5, 6], [7, 8, 9]], [[1]])
+    ends = stream.part(0).ends
+    assert ends is not None
+    ends[1] = wrong
+    for found in (stream.borders, lambda a, b: stream.line_borders(np.array([a]), b - a)):
+        with pytest.raises(StorageError, match="the index of its documents does not rise"):
+            found(2, 8)
