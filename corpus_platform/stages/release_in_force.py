@@ -5,8 +5,11 @@ from pathlib import Path
 
 import polars as pl
 
+from corpus_platform.errors import StorageError
 from corpus_platform.stages.project import Project
+from corpus_platform.stages.tables import readable
 from corpus_platform.storage.artifacts import Artifact
+from corpus_platform.storage.manifest import MANIFEST_NAME, read_manifest
 from corpus_platform.storage.pointer import read_pointer
 
 __all__ = [
@@ -49,16 +52,30 @@ def documents_to_match(project: Project, folder: Path, excluded: Collection[str]
     shards = project.registry.all()
     retired = [key for key, shard in shards.items() if shard.retired]
     beside = [] if own else [*excluded, *retired]
-    begin = pl.scan_parquet(Path(in_force["path"]) / DOCUMENTS).filter(pl.col("offset") == 0)
     try:
-        count = (
-            begin.filter(~pl.col("shard").is_in(beside))
-            .select(pl.len())
-            .collect(engine="streaming")
-        )
+        with readable():
+            return _listed(Path(in_force["path"]) / DOCUMENTS, beside)
     except FileNotFoundError:
         return 0
-    return int(count.item())
+    except StorageError:  # damaged: `corpus verify` names it, a new release needs it no more
+        return _recorded(Path(in_force["path"]) / MANIFEST_NAME, beside)
+
+
+def _listed(table: Path, beside: Collection[str]) -> int:
+    """Count the documents of other shards than those beside in a release's table."""
+    begin = pl.scan_parquet(table).filter(pl.col("offset") == 0)
+    others = begin.filter(~pl.col("shard").is_in(beside))
+    return int(others.select(pl.len()).collect(engine="streaming").item())
+
+
+def _recorded(manifest: Path, beside: Collection[str]) -> int:
+    """Count them by what a release's manifest says of each shard; none where that is damaged too."""
+    try:
+        by_shard = read_manifest(manifest).ledger.get("by_shard", {})
+    except (OSError, StorageError):
+        return 0
+    own = (counts for shard, counts in by_shard.items() if shard not in beside)
+    return sum(c["train_documents"] + c["validation_documents"] for c in own)
 
 
 def documents_in_force(project: Project, artifact: Artifact) -> dict[str, float]:

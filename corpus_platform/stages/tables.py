@@ -95,15 +95,14 @@ def write_table(path: Path, table: pa.Table, *, dictionary: Sequence[str] = ()) 
 def readable(what: str = "a table") -> Generator[None]:
     """Raise StorageError where the block meets a table that was cut or altered.
 
-    Polars panics at some of those, which is no Exception; Arrow raises OSError at others, without
-    a number of the system.
+    Polars panics at some of those, which is no Exception; Arrow raises a bare OSError at others.
     """
     panic = pl.exceptions.PanicException
     try:
         yield
     except (pa.ArrowException, pl.exceptions.PolarsError, panic, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise
+        if isinstance(error, OSError) and (type(error) is not OSError or error.errno is not None):
+            raise  # the system's own: no such file, no room, …
         raise StorageError(
             f"{what} cannot be read: {error}; `corpus verify` says which file is damaged"
         ) from error

@@ -135,3 +135,17 @@ def test_a_release_in_force_that_was_deleted_holds_nothing_back(lost: str, fewer
     report = _remade(_set(fewer, FEWER))
     assert _red(report) == []
     assert report.artifact.numbers["documents_in_force"] == 0
+
+
+@pytest.mark.parametrize("hurt", ["zeros", "cut"])
+def test_a_release_in_force_whose_table_is_damaged_is_matched_by_its_manifest(
+    hurt: str, fewer: Path
+) -> None:
+    project = open_project(load_settings(fewer))
+    release = project.present("shuffled_bins", None)
+    path, documents = release.path("documents.parquet"), release.numbers["documents"]
+    data = path.read_bytes()
+    path.write_bytes(data[:-9] if hurt == "cut" else data[:4] + bytes(len(data) - 8) + data[-4:])
+    report = _remade(_set(fewer, FEWER))
+    assert _red(report) == ["shrunk"]
+    assert report.artifact.numbers["documents_in_force"] == documents

@@ -120,3 +120,5 @@ def test_a_damaged_table_is_told_whatever_its_reader_raises(error: BaseException
 def test_what_the_system_refuses_stays_as_it_is() -> None:
     with pytest.raises(FileNotFoundError), readable(), Path("/none/such").open():
         pass
+    with pytest.raises(FileNotFoundError), readable():
+        pl.scan_parquet("/none/such").collect()
