@@ -1,8 +1,12 @@
 """Tests of `corpus ui` before and around its programs: addresses, what it says and registers at the
 start, a second one, runs that were cut."""
 
+import contextlib
 import fcntl
+import http.client
+import re
 import socket
+import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,13 +23,16 @@ from corpus_platform.defs.workers import TASK_TAG
 from corpus_platform.errors import Busy, StageFailed, UsageError
 from corpus_platform.settings_file import load_settings
 
+pytestmark = pytest.mark.xdist_group("served")  # the real daemon is started once
 SOURCES = "sources: [{glob: 'source/{crawl}/*'}]\n"
-# A web server that answers, and knows nothing of Dagster.
+# A web server that answers, and knows nothing of Dagster; it ends when that is asked of it.
 PAGE = """
-import http.server, sys
+import http.server, os, sys
 
 class Page(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
+        if self.path == "/end":
+            os._exit(7)
         self.send_response(200)
         self.end_headers()
 
@@ -35,9 +42,8 @@ kind((host, int(port)), Page).serve_forever()
 """
 
 
-@pytest.fixture
-def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Settings of an empty corpus; what serving sets in the environment is undone."""
+def _empty_corpus(folder: Path, patch: pytest.MonkeyPatch) -> Path:
+    """Write settings of an empty corpus; what serving sets in the environment is undone."""
     for name in (
         "CORPUS_CONFIG",
         "CORPUS_UI_URL",
@@ -46,11 +52,17 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "PYTHONSAFEPATH",
         "SLACK_BOT_TOKEN",
     ):
-        monkeypatch.setenv(name, "")
-        monkeypatch.delenv(name)
-    path = tmp_path / "corpus.yaml"
+        patch.setenv(name, "")
+        patch.delenv(name)
+    path = folder / "corpus.yaml"
     path.write_text(SOURCES, encoding="utf-8")
     return path
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Settings of an empty corpus."""
+    return _empty_corpus(tmp_path, monkeypatch)
 
 
 @pytest.fixture
@@ -93,7 +105,8 @@ def test_a_second_ui_on_the_same_instance_is_refused(config: Path, settings: Set
             ui.serve(settings, config, port=0, say=print)
 
 
-def test_a_program_that_ends_ends_the_command_with_its_log_named(
+@pytest.mark.slow
+def test_a_program_that_ends_at_once_ends_the_command_with_its_log_named(
     config: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(config.parent))
@@ -119,11 +132,53 @@ class Served:
 Serve = Callable[..., Served]
 
 
+def _with_small_web_server(config: Path, patch: pytest.MonkeyPatch) -> None:
+    (config.parent / "dagster_webserver.py").write_text(PAGE, encoding="utf-8")
+    patch.setenv("PYTHONPATH", str(config.parent))
+
+
+@dataclass
+class Ended:
+    """A `corpus ui` whose web server ended: what it said, why it ended, and what was there after it."""
+
+    served: Served
+    fault: str
+    partitions: list[str]
+    said_of_a_late_shard: list[str]
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ended]:
+    """`corpus ui` over a new corpus of two shards, with the real daemon, behind a proxy."""
+    with pytest.MonkeyPatch.context() as patch:
+        config = _empty_corpus(tmp_path_factory.mktemp("ui"), patch)
+        for shard in ("2026-44/b.jsonl", "2026-40/a.jsonl"):
+            path = config.parent / "source" / shard
+            path.parent.mkdir(parents=True)
+            path.write_text("{}\n", encoding="utf-8")
+        _with_small_web_server(config, patch)
+        found, settings = Served(), load_settings(config)
+
+        def say(line: str) -> None:
+            found.said.append(line)
+            if line.startswith("web UI: "):
+                _look_at_children(found)
+                with contextlib.suppress(http.client.HTTPException):
+                    urllib.request.urlopen(f"{found.link}end", timeout=60)
+
+        with pytest.raises(StageFailed) as fault:
+            ui.serve(settings, config, port=0, say=say, host="0.0.0.0", behind_a_proxy=True)
+        with open_instance() as instance:
+            partitions = instance.get_dynamic_partitions(SHARDS_NAME)
+        (config.parent / "source" / "2026-40" / "late.jsonl").touch()
+        late = list(ui._registered(settings))
+        yield Ended(found, str(fault.value), sorted(partitions), late)
+
+
 @pytest.fixture
 def serve(config: Path, monkeypatch: pytest.MonkeyPatch) -> Serve:
     """A function that serves until the page is up, with the real daemon and a small web server."""
-    (config.parent / "dagster_webserver.py").write_text(PAGE, encoding="utf-8")
-    monkeypatch.setenv("PYTHONPATH", str(config.parent))
+    _with_small_web_server(config, monkeypatch)
 
     def until_up(*, host: str = "127.0.0.1", behind_a_proxy: bool = False) -> Served:
         found = Served()
@@ -181,11 +236,10 @@ def test_an_address_that_others_reach_is_refused_before_anything_is_made(
     assert [p.name for p in config.parent.iterdir()] == ["corpus.yaml"]
 
 
-def test_an_address_that_others_reach_is_served_with_a_warning_behind_a_proxy(serve: Serve) -> None:
-    served = serve(host="0.0.0.0", behind_a_proxy=True)
-    ((ip, port),) = served.listening
-    assert (ip, served.link) == ("0.0.0.0", f"http://127.0.0.1:{port}/")
-    (warning, *_) = served.warnings
+def test_an_address_that_others_reach_is_served_with_a_warning_behind_a_proxy(ended: Ended) -> None:
+    ((ip, port),) = ended.served.listening
+    assert (ip, ended.served.link) == ("0.0.0.0", f"http://127.0.0.1:{port}/")
+    (warning, *_) = ended.served.warnings
     assert warning.startswith("warning: 0.0.0.0 can be reached from other machines, and Dagster")
 
 
@@ -196,17 +250,14 @@ def test_the_word_of_a_proxy_alone_opens_nothing(serve: Serve) -> None:
     assert [w for w in served.warnings if "reached" in w] == []
 
 
-def test_the_shards_of_a_new_corpus_are_partitions_at_once(config: Path, serve: Serve) -> None:
-    for shard in ("2026-44/b.jsonl", "2026-40/a.jsonl"):
-        path = config.parent / "source" / shard
-        path.parent.mkdir(parents=True)
-        path.write_text("{}\n", encoding="utf-8")
-    assert "2 shards are registered" in serve().said
-    with open_instance() as instance:
-        known = instance.get_dynamic_partitions(SHARDS_NAME)
-    assert sorted(known) == ["2026-40/a.jsonl", "2026-44/b.jsonl"]
-    (config.parent / "source" / "2026-40" / "late.jsonl").touch()
-    assert not any("registered" in line for line in serve().said)
+def test_the_shards_of_a_new_corpus_are_partitions_at_once(ended: Ended) -> None:
+    assert "2 shards are registered" in ended.served.said
+    assert ended.partitions == ["2026-40/a.jsonl", "2026-44/b.jsonl"]
+    assert ended.said_of_a_late_shard == []
+
+
+def test_a_web_server_that_ends_ends_the_command_with_its_log_named(ended: Ended) -> None:
+    assert re.search(r"web server ended with exit code 7.*web\.log", ended.fault)
 
 
 @pytest.mark.slow
