@@ -38,7 +38,7 @@ from corpus_platform.stages.raw_shards import fetch_shard
 from corpus_platform.stages.shuffled_bins import release_in_force
 from corpus_platform_tests.e2e.command import Corpus
 from corpus_platform_tests.faults import cut, plant
-from corpus_platform_tests.instances import QUIET, in_memory
+from corpus_platform_tests.instances import QUIET, in_folder, in_memory
 from corpus_platform_tests.small import Record, documents, run_chain, write_shard
 
 A, B, C = "2026-40/a.jsonl", "2026-40/b.jsonl", "2026-40/c.jsonl"
@@ -316,11 +316,14 @@ def released_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def released(released_once: Path, tmp_path: Path) -> Iterator[Small]:
     """A copy of that corpus, with its instance."""
-    folder = shutil.copytree(released_once, tmp_path / "copy")
     with in_memory() as instance:
-        found = Small(folder / "corpus.yaml", instance)
-        register(found.project, instance)  # its sources have moved
-        yield found
+        yield _copy(released_once, tmp_path / "copy", instance)
+
+
+def _copy(old: Path, new: Path, instance: dg.DagsterInstance) -> Small:
+    found = Small(shutil.copytree(old, new) / "corpus.yaml", instance)
+    register(found.project, instance)  # its sources have moved
+    return found
 
 
 def _files(small: Small, shard: str) -> dict[str, bytes]:
@@ -378,17 +381,22 @@ def test_a_key_that_is_deleted_in_the_ui_alone_is_there_again_and_nothing_is_due
 
 
 @pytest.mark.slow
-def test_the_command_warns_of_a_key_that_was_deleted_in_the_ui(released: Small) -> None:
-    corpus = Corpus(released.config.parent)
-    home = {"DAGSTER_HOME": str(corpus.folder / "home")}
-    made = dg.AssetMaterialization("raw_shards", partition=B)
-    released.instance.report_runless_asset_event(made)  # else the key may never have been there
-    released.instance.delete_dynamic_partition(SHARDS_NAME, B)
-    ended, result = corpus.run(environment=home)
+def test_the_command_warns_of_a_key_that_was_deleted_in_the_ui(
+    released_once: Path, tmp_path: Path
+) -> None:
+    home = {"DAGSTER_HOME": str(tmp_path / "home")}
+    with in_folder(tmp_path / "home") as instance:
+        released = _copy(released_once, tmp_path / "copy", instance)
+        made = dg.AssetMaterialization("raw_shards", partition=B)
+        instance.report_runless_asset_event(made)  # else the key may never have been there
+        instance.delete_dynamic_partition(SHARDS_NAME, B)
+        corpus = Corpus(released.config.parent)
+        ended, result = corpus.run(environment=home)
+        known = set(instance.get_dynamic_partitions(SHARDS_NAME))
     assert (ended.code, result["outcome"]) == (0, "complete"), ended.printed
     assert "warning: the partition keys of registered shards were not in Dagster" in ended.printed
     assert f"are there again: {B}; to take a shard out" in " ".join(ended.printed.split())
-    assert set(released.instance.get_dynamic_partitions(SHARDS_NAME)) == {A, B, C}
+    assert known == {A, B, C}
     assert "warning: the partition keys" not in corpus.run(environment=home)[0].printed
 
 
