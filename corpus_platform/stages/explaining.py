@@ -77,11 +77,13 @@ def explain(
 def _explained(project: Project, asked: str, release: str | None, progress: Told) -> Explanation:
     pinned = _release(project, release)
     before, _, number = asked.rpartition(":")
-    if before and number.isascii() and number.isdigit() and len(number) <= MOST_DIGITS:
+    if before and number.isascii() and number.isdigit():
+        # A longer one is beyond every end all the same.
+        place = int(number) if len(number) <= MOST_DIGITS else 10**MOST_DIGITS
         if before in project.registry.all():
-            return _record(project, asked, before, int(number), pinned)
+            return _record(project, asked, before, place, pinned)
         if pinned and is_token_file(before, pinned):
-            return _token(project, asked, before, int(number), pinned)
+            return _token(project, asked, before, place, pinned)
     return _named(project, asked, pinned, progress)
 
 

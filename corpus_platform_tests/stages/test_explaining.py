@@ -280,3 +280,17 @@ def test_a_shard_that_cannot_be_read_says_why(tmp_path: Path) -> None:
         clean_documents(project, shard)
     assert "cannot be read, so none of its records was taken" in explain(project, f"{shard}:0").said[0]  # fmt: skip
     assert f"cannot be read: {shard}" in explain(project, "x").said[-1]
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (f"{LAST}:{'9' * 30}", f"{LAST} has 41 records: rows 0 to 40"),
+        (f"train-00000.bin:{'9' * 5000}", "train-00000.bin of release "),
+    ],
+)
+def test_a_number_of_any_length_is_beyond_the_end(asked: str, said: str, project: Project) -> None:
+    """Python itself refuses to read 5,000 digits."""
+    found = explain(project, asked)
+    assert found.said[0].startswith(said)
+    assert not found.found
