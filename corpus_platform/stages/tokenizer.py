@@ -57,7 +57,10 @@ def train_tokenizer(project: Project, *, progress: Progress = quiet) -> Report:
         settings = project.settings.tokenizer
         sample = choose_documents(project)
         if not len(sample):
-            reason = "no document is kept for training, so there is nothing to train a tokenizer on"
+            reason = (
+                "no document is kept for training, so there is nothing to train a tokenizer on:"
+                " bring more, or keep more of them; split.validation 0 holds none out"
+            )
             raise Uncleared("dedup_clusters", None, gate="not_empty", reason=reason)
         texts = sample_texts(project, sample, progress)
         trained = train(

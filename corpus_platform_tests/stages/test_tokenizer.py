@@ -18,7 +18,14 @@ from corpus_platform.stages.project import Project
 from corpus_platform.stages.raw_shards import fetch_shard
 from corpus_platform.stages.shuffled_bins import release_in_force
 from corpus_platform.stages.tokenizer import train_tokenizer
-from corpus_platform_tests.small import SHARDS, register, run_chain, write_small_corpus
+from corpus_platform_tests.small import (
+    SHARDS,
+    documents,
+    register,
+    run_chain,
+    write_shard,
+    write_small_corpus,
+)
 
 DIGITS = "0123456789"
 
@@ -175,3 +182,16 @@ def test_a_lost_tokenizer_with_a_damaged_copy_is_refused_and_not_trained_anew(
 
 def _never(*_: object, **__: object) -> None:
     raise AssertionError("a frozen tokenizer is not trained again")
+
+
+def test_one_document_alone_is_held_out_and_the_way_out_works(tmp_path: Path) -> None:
+    config = tmp_path / "corpus.yaml"
+    lines = (
+        "sources: [{glob: 'in/{crawl}/*'}]\nclean: {preset: none}\ntokenizer: {vocab_size: 300}\n"
+    )
+    config.write_text(lines)
+    write_shard(tmp_path / "in" / "2026-40" / "a.jsonl", documents()[5:6])
+    with pytest.raises(Uncleared, match=r"no document is kept for training.*split\.validation 0"):
+        run_chain(open_project(load_settings(config)))
+    config.write_text(f"{lines}split: {{validation: 0}}\n")
+    assert open_release(run_chain(open_project(load_settings(config)))).documents == 1
