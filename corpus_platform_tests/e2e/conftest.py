@@ -1,29 +1,24 @@
 """A small corpus, made once by the real command, of which each test takes a copy."""
 
-import fcntl
 from pathlib import Path
 
 import pytest
 
 from corpus_platform_tests.e2e.command import Corpus
+from corpus_platform_tests.once import made_once
 from corpus_platform_tests.small import write_small_corpus
 
 
 @pytest.fixture(scope="session")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     """The small corpus after one undisturbed run; nobody changes it."""
-    shared = tmp_path_factory.getbasetemp()
-    if shared.name.startswith("popen-"):  # a process of pytest-xdist: its siblings share the folder
-        shared = shared.parent
-    corpus, done = Corpus(shared / "undisturbed"), shared / "undisturbed.done"
-    with (shared / "undisturbed.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not done.exists():
-            write_small_corpus(corpus.folder)
-            ended, _ = corpus.run(environment={"PYTHONHASHSEED": "0"})
-            assert ended.code == 0, ended.printed
-            done.touch()
-    return corpus
+
+    def make(folder: Path) -> None:
+        write_small_corpus(folder)
+        ended, _ = Corpus(folder).run(environment={"PYTHONHASHSEED": "0"})
+        assert ended.code == 0, ended.printed
+
+    return Corpus(made_once(tmp_path_factory.getbasetemp(), "undisturbed", make))
 
 
 @pytest.fixture
