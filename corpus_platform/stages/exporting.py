@@ -5,6 +5,7 @@ release, and then gets its name: a killed export leaves nothing half, and the sa
 """
 
 import os
+import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -95,7 +96,7 @@ class ExportOptions:
             raise UsageError(f"{wrong[0]}: {name} knows no such option; leave it out")
         if not self.is_remote and (given := [o for o, v in of_s3.items() if v is not None]):
             raise UsageError(f"{given[0]}: is for exports to s3://bucket/prefix; leave it out")
-        if self.to is not None and "://" in self.to and not self.is_remote:
+        if self.to is not None and "://" in self.to and not re.match("s3://[^/]", self.to):
             raise UsageError(f"--to {self.to}: a folder or s3://bucket/prefix is wanted")
 
 

@@ -81,6 +81,11 @@ def test_a_release_that_is_none_ends_with_2(name: str, config: Path) -> None:
         (["RELEASE", "--format", "olmo", "--window", "0"], "not in the range"),
         (["RELEASE", "--format", "olmo", "--window", "8"], "olmo knows no such option"),
         (["RELEASE", "--format", "olmo", "--to", "ftp://x/y"], "s3://bucket/prefix is wanted"),
+        (["RELEASE", "--format", "olmo", "--to", "s3://"], "--to s3://: a folder or s3://bucket"),
+        (
+            ["RELEASE", "--format", "olmo", "--to", "s3:///x"],
+            "--to s3:///x: a folder or s3://bucket",
+        ),
         (["RELEASE", "--format", "olmo", "--upload-block-size", "64 elephants"], "is no size"),
         (["RELEASE", "--format", "olmo", "--upload-block-size", "64M"], "is for exports to s3"),
         (["RELEASE", "--format", "olmo", "--to", "s3://b/p", "--validate"], "a copy of the export"),
