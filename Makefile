@@ -34,8 +34,9 @@ run: $(RUN)
 ui: $(RUN)
 	$(BIN)/corpus ui
 
+# Four processes on two cores: some tests wait for a clock or another process.
 test: $(DEV)
-	$(BIN)/python -m pytest -q -m "not slow" -n 3 --dist loadgroup
+	$(BIN)/python -m pytest -q -m "not slow" -n 4 --dist loadgroup
 
 test-long: $(DEV)
 	$(BIN)/python -m pytest -q -m slow

@@ -134,30 +134,32 @@ def _requests(
 ) -> list[dg.RunRequest]:
     """Return the requests for the first layer of which something is to be made."""
     project = corpus.project()
-    for states in _layers(instance, corpus, found):
-        requests: dict[tuple[str, str | None], dg.RunRequest] = {}
-        for state in states:
-            job = JOB_OF[state.asset]
-            if (job, state.partition) in requests or len(requests) == MOST_REQUESTS:
-                continue
-            wanted = _wanted(project, state)
-            where = state.partition
-            made = request(instance, corpus, night=night, job=job, partition=where, wanted=wanted)
-            if made is not None:
-                requests[job, state.partition] = made
-        if requests:
-            return list(requests.values())
+    with project.unchanging():  # each name of a wanted generation is told from those of all shards
+        for states in _layers(instance, corpus, project, found):
+            requests: dict[tuple[str, str | None], dg.RunRequest] = {}
+            for state in states:
+                job = JOB_OF[state.asset]
+                if (job, state.partition) in requests or len(requests) == MOST_REQUESTS:
+                    continue
+                wanted = _wanted(project, state)
+                where = state.partition
+                made = request(
+                    instance, corpus, night=night, job=job, partition=where, wanted=wanted
+                )
+                if made is not None:
+                    requests[job, state.partition] = made
+            if requests:
+                return list(requests.values())
     return []
 
 
 def _layers(
-    instance: dg.DagsterInstance, corpus: Corpus, found: Survey
+    instance: dg.DagsterInstance, corpus: Corpus, project: Project, found: Survey
 ) -> Iterator[Iterable[State]]:
-    project = corpus.project()
     yield [*_repaired(found), *_waived(instance, corpus, found)]
     for assets in LAYERS:
         ready = [s for s in found.states if s.asset in assets and s.due and not s.waits]
-        if assets != ("shuffled_bins",) or _release_is_due(project):
+        if ready and (assets != ("shuffled_bins",) or _release_is_due(project)):
             yield ready
 
 
