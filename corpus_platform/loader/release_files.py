@@ -53,7 +53,7 @@ def read_pointer(path: Path) -> tuple[str, str]:
             raise ValueError(f"id {name!r}, content {content!r}")
     except OSError as error:
         raise StorageError(f"{path}: cannot be read: {error}; is there a release yet?") from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise StorageError(f"{path}: names no release: {error!r}") from error
     return name, content
 
@@ -73,7 +73,7 @@ def read_listing(path: Path) -> Listing:
         return Listing(raw["key"][:16], raw["content"], files)
     except OSError as error:
         raise StorageError(f"{path}: cannot be read: {error}; no finished release") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise StorageError(f"{path}: not a manifest: {error!r}") from error
 
 

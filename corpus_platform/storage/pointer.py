@@ -17,7 +17,7 @@ def read_pointer(path: Path) -> dict[str, str]:
     """Return what a pointer says; nothing where there is none."""
     try:
         said = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return said if isinstance(said, dict) else {}
 

@@ -105,7 +105,15 @@ def test_current_json_names_the_release_in_force(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "said", ["", "[]", '{"id": "a"}', '{"id": "../a", "content": "c"}', '{"id": 1, "content": "c"}']
+    "said",
+    [
+        "",
+        "[]",
+        "[" * 100_000,
+        '{"id": "a"}',
+        '{"id": "../a", "content": "c"}',
+        '{"id": 1, "content": "c"}',
+    ],
 )
 def test_a_pointer_that_names_no_release_is_refused(tmp_path: Path, said: str) -> None:
     (tmp_path / "current.json").write_text(said)
@@ -248,7 +256,7 @@ def test_a_manifest_of_something_else_is_refused(folder: Path) -> None:
         open_release(folder)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"sha256": 1}'])
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"sha256": 1}', "[" * 100_000])
 def test_a_manifest_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "manifest.json").write_text(text)
     with pytest.raises(StorageError, match=r"manifest.json: "):

@@ -26,7 +26,9 @@ def test_a_pointer_that_says_so_already_is_not_written_again(tmp_path: Path) -> 
     assert read_pointer(path) == {"key": "b"}
 
 
-@pytest.mark.parametrize("said", [None, b"", b"{", b"[]", b"7", b"null", b"\xff\xfe"])
+@pytest.mark.parametrize(
+    "said", [None, b"", b"{", b"[]", b"7", b"null", b"\xff\xfe", b"[" * 100_000]
+)
 def test_what_is_no_json_object_counts_as_none(tmp_path: Path, said: bytes | None) -> None:
     path = tmp_path / "latest.json"
     if said is not None:
