@@ -78,8 +78,9 @@ def _explained(project: Project, asked: str, release: str | None, progress: Told
     pinned = _release(project, release)
     before, _, number = asked.rpartition(":")
     if before and number.isascii() and number.isdigit():
+        digits = number.lstrip("0") or "0"
         # A longer one is beyond every end all the same.
-        place = int(number) if len(number) <= MOST_DIGITS else 10**MOST_DIGITS
+        place = int(digits) if len(digits) <= MOST_DIGITS else 10**MOST_DIGITS
         if before in project.registry.all():
             return _record(project, asked, before, place, pinned)
         if pinned and is_token_file(before, pinned):

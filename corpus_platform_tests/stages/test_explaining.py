@@ -294,3 +294,8 @@ def test_a_number_of_any_length_is_beyond_the_end(asked: str, said: str, project
     found = explain(project, asked)
     assert found.said[0].startswith(said)
     assert not found.found
+
+
+def test_zeros_before_a_number_do_not_count(project: Project) -> None:
+    found = explain(project, f"{LAST}:{'0' * 5000}3")
+    assert [(one.shard, one.row) for one in found.documents] == [(LAST, 3)]
