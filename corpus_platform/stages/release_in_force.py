@@ -43,7 +43,8 @@ def documents_to_match(project: Project, folder: Path, excluded: Collection[str]
     """Return the documents of the release in force, as far as the one in `folder` has to have them.
 
     Of shards that it leaves out (gate `whole` speaks of them) and of retired ones it need not. There
-    are none where no release is in force, or its table of documents is not there any more.
+    are none where no release is in force, or its table of documents is not there any more; where that
+    is damaged, its manifest says how many.
     """
     in_force = release_in_force(project)
     if in_force is None:
