@@ -148,7 +148,7 @@ class Ended:
 
 
 @pytest.fixture(scope="module")
-def ended(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ended]:
+def ended(tmp_path_factory: pytest.TempPathFactory) -> Ended:
     """`corpus ui` over a new corpus of two shards, with the real daemon, behind a proxy."""
     with pytest.MonkeyPatch.context() as patch:
         config = _empty_corpus(tmp_path_factory.mktemp("ui"), patch)
@@ -172,7 +172,7 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ended]:
             partitions = instance.get_dynamic_partitions(SHARDS_NAME)
         (config.parent / "source" / "2026-40" / "late.jsonl").touch()
         late = list(ui._registered(settings))
-        yield Ended(found, str(fault.value), sorted(partitions), late)
+    return Ended(found, str(fault.value), sorted(partitions), late)
 
 
 @pytest.fixture
