@@ -168,7 +168,7 @@ def _few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(release_lines, "HELD_LINES", 1)
     monkeypatch.setattr(release_lines, "PASSES", 100)
     monkeypatch.setattr(release_lines, "READ_ROWS", 5)
-    monkeypatch.setattr(release_hashes, "BLOCK_ENTRIES", 12)
+    monkeypatch.setattr(release_hashes, "BLOCK_ENTRIES", 5)  # a train file has 10 or more
 
 
 @pytest.fixture(params=LAYOUTS, scope="module")

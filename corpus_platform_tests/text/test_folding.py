@@ -64,7 +64,7 @@ def test_every_code_point_is_lowered_as_by_the_simple_mapping(step: int) -> None
     # An independent way to the simple mapping: str.lower() of the letter between two digits, where
     # the rule for a final sigma does not hold; U+0130 is the only mapping to more than one.
     different = []
-    for character in _code_points(step=step):
+    for character in (*_code_points(step=step), *map(chr, range(0xD800, 0xE000))):
         if character.isspace() or unicodedata.normalize("NFC", character) != character:
             continue
         full = f"1{character}1".lower()[1:-1]
