@@ -95,12 +95,19 @@ def write_table(path: Path, table: pa.Table, *, dictionary: Sequence[str] = ()) 
 def readable(what: str = "a table") -> Generator[None]:
     """Raise StorageError where the block meets a table that was cut or altered.
 
-    Polars panics at some of those, which is no Exception; Arrow raises a bare OSError at others.
+    Polars panics at some of those, which is no Exception; Arrow raises a bare OSError at others, and
+    texts that are no UTF-8 any more are found where they are taken out of it.
     """
     panic = pl.exceptions.PanicException
     try:
         yield
-    except (pa.ArrowException, pl.exceptions.PolarsError, panic, OSError) as error:
+    except (
+        pa.ArrowException,
+        pl.exceptions.PolarsError,
+        panic,
+        UnicodeDecodeError,
+        OSError,
+    ) as error:
         if isinstance(error, OSError) and (type(error) is not OSError or error.errno is not None):
             raise  # the system's own: no such file, no room, …
         raise StorageError(

@@ -171,7 +171,8 @@ def _count(piece: _Piece) -> _Counted:
 def _splits(verdict: Path | None) -> dict[int, str]:
     if verdict is None:
         return {}
-    return dict(pl.read_parquet(verdict).filter("kept").select("row", "split").iter_rows())
+    kept = pl.col("kept")  # for a bare name that is none of the table polars raises a TypeError
+    return dict(pl.read_parquet(verdict).filter(kept).select("row", "split").iter_rows())
 
 
 def _sums(path: Path, splits: dict[int, str], encode: Encode) -> dict[tuple[str, str], np.ndarray]:
