@@ -197,11 +197,16 @@ def test_what_verify_has_found_is_repaired_by_run(made: Corpus) -> None:
     run_repairs(made, before)
 
 
-def test_a_pack_that_is_gone_is_made_again(made: Corpus) -> None:
+def test_a_pack_that_is_gone_and_one_in_which_verify_found_a_flip_are_made_again(
+    made: Corpus,
+) -> None:
     before = made.products()
     folder_gone(made.output(OUTPUTS["packed_bins"]))
+    flip(made.output(f"packed_bins/{SHARDS[1]}/*/train.bin"), keep_time=True)
+    packs = [("packed_bins", SHARD), ("packed_bins", SHARDS[1])]
+    assert packs[1] in verify(made)
     due = [(entry["asset"], entry["partition"]) for entry in made.plan()]
-    assert due == [("packed_bins", SHARD), ("shuffled_bins", None)]  # a release of the same id
+    assert due == [*packs, ("shuffled_bins", None)]  # a release of the same id
     run_repairs(made, before)
 
 
