@@ -1,6 +1,7 @@
 """The nightly refresh: only what is new or changed is made, once, whatever is killed."""
 
 import os
+import shutil
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from corpus_platform.defs.partitions import SHARDS_NAME
 from corpus_platform.defs.resources import load_corpus
 from corpus_platform.planner import survey
+from corpus_platform.stages.project import Expected, Project
 from corpus_platform.stages.raw_shards import accept_source
 from corpus_platform.storage.manifest import read_manifest
 from corpus_platform_tests.daemon import Daemon, Tick
@@ -260,3 +262,20 @@ def test_a_release_is_made_once_in_a_calendar_week_where_the_settings_say_so(
 def test_a_look_is_cheap_while_nothing_changes(awake: Daemon) -> None:
     awake.settle()
     assert awake.look().said == "nothing changed since the last look"
+
+
+def test_a_look_tells_the_name_of_what_is_wanted_once_for_all_requests(
+    awake: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The name of each pack is told from those of its shard, the clusters and the tokenizer."""
+    shutil.rmtree(awake.config.parent / "data" / "packed_bins")
+    told, tell = Counter[tuple[str, str | None]](), Project._expect
+
+    def counting(project: Project, asset: str, partition: str | None) -> Expected:
+        told[asset, partition] += 1
+        return tell(project, asset, partition)
+
+    monkeypatch.setattr(Project, "_expect", counting)
+    with in_memory() as instance:  # which has not looked yet
+        assert Daemon(awake.config, instance).look().shards == list(SHARDS)
+    assert max(told.values()) <= 2  # by the survey, and by what asks for runs
