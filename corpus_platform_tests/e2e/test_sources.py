@@ -75,7 +75,24 @@ def test_shards_of_s3_and_of_a_server_that_fails_make_what_shards_of_a_folder_ma
     assert ended.code == 0, ended.printed
     assert result["outcome"] == "complete"
     ours, theirs = fresh.products(), undisturbed.products()
-    assert ours == theirs
+    assert ours.keys() == theirs.keys()  # the id of the release among them
+    differing = {name for name in ours if ours[name] != theirs[name]}
+    release = f"releases/{result['release']['id']}"
+    assert differing == {
+        "releases/current.json",
+        *(f"{release}/{name}" for name in ("manifest.json", "REPORT.md", "sources.json")),
+    }
+    here, there = (
+        json.loads((c.data / release / "sources.json").read_bytes()) for c in (fresh, undisturbed)
+    )
+    places = {crawl: row.pop("location") for crawl, row in here["crawls"].items()}
+    assert places == {
+        "2026-40": f"s3://{BUCKET}/e2e/{OLD}/*",
+        "2026-44": f"{server.url}/d/part-00000.parquet",
+    }
+    for row in there["crawls"].values():
+        assert row.pop("location").startswith("source/crawl=")
+    assert here == there  # a release says where its shards came from, and differs in nothing else
     manifest = json.loads((fresh.data / "source-manifest.json").read_bytes())
     row = manifest["shards"]["2026-40/part-00000.jsonl.zst"]
     assert row["members"][0]["source"] == f"s3://{BUCKET}/e2e/{OLD}/part-00000.jsonl.zst"
