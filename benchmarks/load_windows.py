@@ -17,7 +17,6 @@ How the chunks of HDF5 files compare to windows: benchmarks/hdf5_chunks.py.
 
 import argparse
 import hashlib
-import json
 import logging
 import os
 import statistics
@@ -38,6 +37,7 @@ from corpus_platform.formats.token_bin_writer import Policy, TokenBinWriter
 from corpus_platform.loader.batches import Batches
 from corpus_platform.loader.opening import open_release
 from corpus_platform.loader.release import Release
+from corpus_platform.storage.manifest import Manifest, Output
 
 VOCABULARY, BATCH, READS = 32_000, 64, 4_096
 Read = Callable[[], int]  # reads some windows, returns how many
@@ -117,7 +117,7 @@ def _each(get: Callable[[int], Any], numbers: list[int]) -> Read:
 def _release(folder: Path, tokens: np.ndarray, ends: np.ndarray, files: int) -> Release:
     """Write a release with its manifest, and open it."""
     folder.mkdir()
-    outputs: list[dict[str, object]] = []
+    outputs: list[Output] = []
     policy = Policy(VOCABULARY, "0" * 64, eos_id=None)
     for number, documents in enumerate(np.array_split(np.arange(len(ends)), files)):
         name = f"train-{number:05d}"
@@ -127,14 +127,10 @@ def _release(folder: Path, tokens: np.ndarray, ends: np.ndarray, files: int) -> 
             writer.append_many(tokens[begin : int(part[-1])], part - begin)
             header = writer.close()
         data = (folder / f"{name}.json").read_bytes()
-        about = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-        outputs.append({"name": f"{name}.json", **about})
-        outputs += [{"name": n, **h._asdict()} for n, h in files_of(name, header).items()]
-    manifest: dict[str, object] = {"asset": "shuffled_bins", "key": "0" * 64, "content": "0" * 64}
-    manifest["outputs"] = outputs
-    text = json.dumps(manifest, sort_keys=True, separators=(",", ":"))
-    manifest["sha256"] = hashlib.sha256(text.encode()).hexdigest()
-    (folder / "manifest.json").write_text(json.dumps(manifest))
+        outputs.append(Output(f"{name}.json", len(data), hashlib.sha256(data).hexdigest()))
+        outputs += [Output(n, h.bytes, h.sha256) for n, h in files_of(name, header).items()]
+    manifest = Manifest("shuffled_bins", None, 1, {}, {}, tuple(outputs), {}, {})
+    (folder / "manifest.json").write_bytes(manifest.to_bytes())
     return open_release(folder)
 
 
