@@ -1,5 +1,6 @@
 """Which release is in force, and how many documents another one would have to have to take its place."""
 
+import logging
 from collections.abc import Collection
 from pathlib import Path
 
@@ -19,6 +20,8 @@ __all__ = [
     "documents_to_match",
     "release_in_force",
 ]
+
+_log = logging.getLogger(__name__)
 
 ASSET = "shuffled_bins"
 DOCUMENTS = "documents.parquet"
@@ -73,7 +76,8 @@ def _recorded(manifest: Path, beside: Collection[str]) -> int:
     """Count them by what a release's manifest says of each shard; none where that is damaged too."""
     try:
         by_shard = read_manifest(manifest).ledger.get("by_shard", {})
-    except (OSError, StorageError):
+    except (OSError, StorageError) as error:
+        _log.warning("nothing is matched with the release in force: %s", error)
         return 0
     own = (counts for shard, counts in by_shard.items() if shard not in beside)
     return sum(c["train_documents"] + c["validation_documents"] for c in own)

@@ -149,3 +149,20 @@ def test_a_release_in_force_whose_table_is_damaged_is_matched_by_its_manifest(
     report = _remade(_set(fewer, FEWER))
     assert _red(report) == ["shrunk"]
     assert report.artifact.numbers["documents_in_force"] == documents
+
+
+def test_where_neither_table_nor_manifest_can_be_read_it_is_said_that_nothing_is_matched(
+    fewer: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    release = open_project(load_settings(fewer)).present("shuffled_bins", None)
+    for name in ("documents.parquet", "manifest.json"):
+        path = release.folder / name
+        path.write_bytes(path.read_bytes()[:-9])
+    report = _remade(_set(fewer, FEWER))
+    assert report.artifact.numbers["documents_in_force"] == 0
+    said = [record.getMessage() for record in caplog.records]
+    assert any(
+        one.startswith("nothing is matched with the release in force: ")
+        and f"{release.folder}/manifest.json" in one
+        for one in said
+    )
